@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# What the scripts of the lab share. Sourced by bash scripts that have set VM
+# (this directory); gives REPO, CACHE and the functions below.
+
+# The variables set here are used by the scripts that source this file.
+# shellcheck disable=SC2034
+
+REPO=$(cd "${VM:?}/.." && pwd -P) || exit 125
+CACHE=${AF_L5_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/af_l5}
+ME=${0##*/}
+
+# Exit codes of the lab itself; everything else is the command's own.
+EX_SPLAT=70	# the kernel printed a splat
+EX_TIMEOUT=124	# as timeout(1)
+EX_LAB=125	# the lab could not do its work
+
+say() { printf '%s: %s\n' "$ME" "$*" >&2; }
+die() { say "$*"; exit "$EX_LAB"; }
+
+# One word, quoted for sh: whatever is in it comes out of the shell unchanged.
+quote() {
+	local q="'\\''"
+	printf "'%s'" "${1//\'/$q}"
+}
+
+# The newest installed stock kernel of a series that has an image and modules.
+stock_release() {
+	local f rel best=
+	for f in /boot/vmlinuz-"$1".*-amd64; do
+		rel=${f#/boot/vmlinuz-}
+		[ -r "$f" ] && [ -d "/lib/modules/$rel/kernel" ] || continue
+		best=$(printf '%s\n%s\n' "$best" "$rel" | sort -V | tail -n 1)
+	done
+	[ -n "$best" ] && printf '%s\n' "$best"
+}
+
+# Unpack a bzImage to the ELF kernel inside. QEMU starts that one through its
+# PVH entry, and an emulated CPU needs not spend seconds on decompression.
+unpack_image() {	# bzImage out
+	local spec magic tool off
+	for spec in 'fd377a585a xz' '28b52ffd zstd' '1f8b08 gzip' '02214c18 lz4'; do
+		magic=${spec% *} tool=${spec#* }
+		command -v "$tool" >/dev/null || continue
+		for off in $(LC_ALL=C grep -aboP "$(hexclass "$magic")" "$1" |
+			     cut -d: -f1 | head -n 20); do
+			# Behind the kernel comes more of the bzImage, of which
+			# the tools complain: the result tells, not the status.
+			tail -c +$((off + 1)) "$1" | "$tool" -dc >"$2" 2>/dev/null
+			if is_elf "$2"; then
+				return 0
+			fi
+		done
+	done
+	rm -f "$2"
+	return 1
+}
+
+is_elf() { printf '\177ELF' | cmp -s -n 4 - "$1"; }
+
+hexclass() { printf '%s' "$1" | sed 's/../\\x&/g'; }
+
+# Run "$@" (after a lock file) so that several labs at once make a thing once.
+locked() {
+	local lock=$1
+	shift
+	mkdir -p "${lock%/*}" || die "cannot create ${lock%/*}"
+	(
+		flock 9 || exit "$EX_LAB"
+		"$@"
+	) 9>"$lock"
+}
+
+# Modules a guest needs before it has a root file system.
+INITRD_MODULES='virtio_pci virtio_console 9p 9pnet_virtio overlay'
+
+# Make $CACHE/boot/<key>/{kernel,initrd}: the unpacked kernel and an initramfs
+# of busybox, vm/init and the modules above. The key covers all that goes in.
+# Prints the directory.
+boot_dir() {	# image release modules-root
+	local image=$1 rel=$2 root=$3 key dir
+	key=$( { stat -Lc '%s %Y %n' "$image" /bin/busybox "$root/lib/modules/$rel/modules.dep"
+		 cat "$VM/init" "$VM/lib.sh"; } | sha256sum | cut -c1-16) || return
+	dir=$CACHE/boot/$rel-$key
+	if [ ! -e "$dir/ok" ]; then
+		locked "$CACHE/boot/lock" make_boot_dir "$image" "$rel" "$root" "$dir" ||
+			die "cannot make an initramfs for $rel in $dir"
+	fi
+	printf '%s\n' "$dir"
+}
+
+make_boot_dir() {	# image release modules-root dir
+	local image=$1 rel=$2 root=$3 dir=$4 tree m path a
+	[ -e "$dir/ok" ] && return 0	# another lab was quicker
+	rm -rf "$dir" "$CACHE/boot/$rel-"*
+	tree=$dir/tree
+	mkdir -p "$tree"/{bin,dev,proc,sys,lower,rw,new,modules} || return
+	if is_elf "$image"; then
+		ln -s "$image" "$dir/kernel" || return
+	else
+		unpack_image "$image" "$dir/kernel" || cp "$image" "$dir/kernel" || return
+	fi
+	cp /bin/busybox "$tree/bin/busybox" || return
+	for a in $(/bin/busybox --list); do
+		ln -sf busybox "$tree/bin/$a"
+	done
+	rm -f "$tree/bin/busybox"
+	cp /bin/busybox "$tree/bin/busybox" || return
+	cp "$VM/init" "$tree/init" && chmod 755 "$tree/init" || return
+	# Built-in ones have no file and print "builtin"; order matters.
+	for m in $INITRD_MODULES; do
+		modprobe -d "$root" -S "$rel" --show-depends "$m" || return
+	done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$dir/modules"
+	while read -r path; do
+		cp "$path" "$tree/modules/" || return
+		printf '%s\n' "${path##*/}"
+	done <"$dir/modules" >"$tree/modules/order"
+	(cd "$tree" && find . | cpio -o -H newc --quiet) >"$dir/initrd" || return
+	rm -rf "$tree"
+	: >"$dir/ok"
+}
+
+# Which accelerator: "kvm" only where a guest really starts under it. On some
+# hosts /dev/kvm opens and a guest then hangs, so one is tried, once per kernel,
+# processor and host boot.
+accelerator() {	# boot-dir release
+	local key file
+	if [ ! -w /dev/kvm ]; then
+		echo tcg
+		return
+	fi
+	key=$( { echo "$2"; grep -m1 '^model name' /proc/cpuinfo
+		 cat /proc/sys/kernel/random/boot_id
+		 qemu-system-x86_64 --version; } | sha256sum | cut -c1-16)
+	file=$CACHE/accel-$key
+	[ -s "$file" ] || locked "$CACHE/accel.lock" probe_kvm "$1" "$file"
+	cat "$file"
+}
+
+probe_kvm() {	# boot-dir file
+	local answer=tcg
+	[ -s "$2" ] && return
+	rm -f "$CACHE"/accel-*
+	# An initramfs without a job powers off at once. QEMU's own status says
+	# whether it got there.
+	if setpriv --pdeathsig KILL timeout -k 1 15 \
+	   qemu-system-x86_64 $QEMU_BASE -accel kvm -cpu host -m 512M -smp 2 \
+	   -kernel "$1/kernel" -initrd "$1/initrd" -append 'quiet panic=-1' \
+	   -serial none </dev/null >/dev/null 2>&1; then
+		answer=kvm
+	fi
+	echo "$answer" >"$2"
+}
+
+QEMU_BASE='-M q35 -nodefaults -no-user-config -display none -no-reboot -monitor none'
+
+# TCG: "max" minus what makes an emulated guest slow. ERMS makes the kernel copy
+# with "rep movsb", which TCG does byte by byte; LA57 adds a page-table level.
+CPU_TCG='max,-erms,-la57'
+CPU_KVM='host'
+
+# Is everything installed? PROGRAM:PACKAGE... As root, install what is missing.
+need() {
+	local p missing=()
+	for p in "$@"; do
+		PATH=$PATH:/sbin:/usr/sbin command -v "${p%%:*}" >/dev/null || missing+=("${p#*:}")
+	done
+	[ ${#missing[@]} -eq 0 ] || "$VM/deps" "${missing[@]}"
+}
+
+# Set K_REL K_IMAGE K_ROOT (the directory above lib/modules) for a kernel.
+kernel_paths() {
+	case $1 in
+	6.1)
+		K_REL=$(stock_release 6.1) || {
+			need /:linux-image-amd64
+			die "no kernel 6.1 in /boot: install linux-image-amd64"
+		}
+		K_IMAGE=/boot/vmlinuz-$K_REL
+		K_ROOT=/
+		;;
+	*)
+		K_REL=$("$VM/kernel" release "$1") &&
+			K_IMAGE=$("$VM/kernel" image "$1") &&
+			K_ROOT=$("$VM/kernel" root "$1")
+		;;
+	esac
+}
+
+# The module for a kernel: the stock one lies in the tree.
+module_for() {
+	local f
+	case $1 in
+	6.1)
+		for f in "$REPO/kmod/af_l5.ko" "$REPO/af_l5.ko"; do
+			if [ -e "$f" ]; then
+				printf '%s\n' "$f"
+				return
+			fi
+		done
+		die "no af_l5.ko: build it first (make), or say --no-module"
+		;;
+	*) "$VM/kernel" module "$1" ;;
+	esac
+}
+
+# The kernel command line. Output on the serial line is slow, and needed only
+# when the guest dies: warnings and worse (below level 5). An oops would leave a
+# half-dead guest and fails the run anyway, so it ends it. The CPU's mitigations
+# only cost time here. The time-outs of the watchdogs are longer than the
+# kernel's own, so that they mean something on an emulated, overcommitted CPU.
+command_line() {
+	echo "console=ttyS0 loglevel=5 quiet panic=-1 oops=panic mitigations=off" \
+	     "tsc=reliable no_timer_check nokaslr log_buf_len=4M" \
+	     "watchdog_thresh=30 rcupdate.rcu_cpu_stall_timeout=60" \
+	     "printk.time=1 $APPEND"
+}
+
+# The files of /job in the guest.
+write_job() {
+	local i e a
+	{
+		printf 'CWD=%s\n' "$(quote "$PWD")"
+		printf 'JOB_PATH=%s\n' "$(quote "$REPO/userspace/bin:$REPO/userspace:$REPO/bench:$VM:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")"
+		printf 'GUEST_NAME=%s\n' l5
+		printf 'MERGE=%s\n' "$MERGE"
+		printf 'MODULE=%s\n' "$(quote "$MODULE")"
+		printf 'MODULE_DEPENDS=%s\n' "$(quote "$DEPENDS")"
+		printf 'MODULE_PARAMS=%s\n' "$(quote "$PARAMS")"
+		if [ "$K_ROOT" = / ]; then
+			printf 'MODULES_DIR=\n'
+		else
+			printf 'MODULES_DIR=%s\n' "$(quote "$K_ROOT/lib/modules/$K_REL")"
+		fi
+		echo 'each_share() {'
+		echo ':'
+		for i in "${!SHARES[@]}"; do
+			printf '"$1" share%s %s\n' "$i" "$(quote "${SHARES[i]}")"
+		done
+		echo '}'
+	} >"$TMP/tree/job/settings"
+	{
+		echo 'export HOME=/root USER=root LOGNAME=root SHELL=/bin/bash LANG=C.UTF-8 TERM=dumb'
+		printf 'export L5_KERNEL=%s\n' "$(quote "$KERNEL")"
+		for e in "${ENVS[@]}"; do
+			printf 'export %s=%s\n' "${e%%=*}" "$(quote "${e#*=}")"
+		done
+		printf exec
+		for a in "$@"; do
+			printf ' %s' "$(quote "$a")"
+		done
+		echo
+	} >"$TMP/tree/job/cmd"
+}
+
+# What makes a run fail: extended regular expressions over the kernel log.
+SPLATS='BUG: |kernel BUG at |BUG [^ ]+ \(.*\): |WARNING: |Oops: |general protection fault
+Kernel panic|stack overflow|stack guard page|double fault:|Unable to handle|unable to handle
+invalid opcode: |divide error: |bad page state|Bad page state|Bad page map|Bad rss-counter
+possible (circular|recursive) locking|inconsistent lock state|lock order inversion
+irq-safe -> |held lock freed|bad unlock balance|still has locks held|lock held when returning
+suspicious RCU usage|scheduling while atomic|sleeping function called from invalid
+KASAN: |UBSAN: |KCSAN: |KFENCE: |ODEBUG: |refcount_t: |list_(add|del) corruption|percpu ref
+blocked for more than|soft lockup|hard LOCKUP|rcu_?[a-z]* .*detected.*stall|workqueue lockup
+unregister_netdevice: waiting for|ref_tracker: |leaked |Objects remaining|still has objects
+kmemleak: .*suspected memory leak|memory leak|page allocation failure|debug_locks|DEBUG_LOCKS_WARN_ON
+use-after-free|virt_to_phys used for non-linear|usercopy: Kernel memory'
+
+# Lines that match the above and are no fault, with the reason. Keep it narrow.
+#  - the command line is printed at boot, with whatever words are in it
+HARMLESS='Kernel command line: |Command line: |Unknown kernel command line parameters'
+
+# Print the splats in a kernel log, each with what follows it; false if none.
+report_splats() {	# file
+	re=$(tr '\n' '|' <<<"$SPLATS") ok=$(tr '\n' '|' <<<"$HARMLESS") awk '
+		BEGIN {	# through the environment: -v would eat backslashes
+			re = ENVIRON["re"]; sub(/\|$/, "", re)
+			ok = ENVIRON["ok"]; sub(/\|$/, "", ok)
+		}
+		$0 ~ re && $0 !~ ok { left = 60; found = 1 }
+		left > 0 { print; left-- }
+		END { exit !found }' "$1" >&2
+}
