@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef DIFF_CORE_H
+#define DIFF_CORE_H
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+/* Variants, as bits: what the two families are. */
+enum {
+	V_INET		= 1 << 0,
+	V_REV		= 1 << 1,
+	V_INET6		= 1 << 2,
+	V_UNIX		= 1 << 3,
+	V_ABSTRACT	= 1 << 4,
+	V_TO_PLAIN	= 1 << 5,
+	V_FROM_PLAIN	= 1 << 6,
+	V_FORCED	= 1 << 7,
+	V_ALL		= (1 << 8) - 1,
+	V_UN		= V_UNIX | V_ABSTRACT,
+	V_TCP		= V_ALL & ~V_UN,
+	V_RING_TCP	= V_INET | V_REV | V_INET6,
+	V_RING		= V_RING_TCP | V_UN,
+};
+
+/**
+ * struct variant - two families to compare
+ * @bit: which
+ * @name: of it
+ * @dom: the kernel's own family
+ * @l5_client: in the AF_L5 run the connecting socket is AF_L5
+ * @l5_server: in the AF_L5 run the listening socket is AF_L5
+ * @transport: what a connection of that run must be carried by
+ */
+struct variant {
+	unsigned int bit;
+	const char *name;
+	int dom;
+	bool l5_client;
+	bool l5_server;
+	int transport;
+};
+
+/* One thing that a scenario wrote down. */
+struct line {
+	char label[120];
+	char value[200];
+};
+
+#define LINES_MAX	8192
+
+struct transcript {
+	int n;
+	struct line line[LINES_MAX];
+};
+
+/**
+ * struct ctx - what a scenario knows
+ * @v: the variant
+ * @own: this is the run on the kernel's own family
+ * @t: where it writes
+ * @dir: a directory of its own
+ * @names: sockets named so far, for names that both runs share
+ * @a: the end of the pair that is tested (see pair())
+ * @b: its peer
+ * @la: where the listener of listener() is
+ */
+struct addr {
+	socklen_t len;
+	struct sockaddr_storage ss;
+};
+
+#define SA(addr)	((struct sockaddr *)&(addr)->ss)
+
+struct ctx {
+	const struct variant *v;
+	bool own;
+	struct transcript *t;
+	char dir[40];
+	int names;
+	int a;
+	int b;
+	struct addr la;
+};
+
+enum { DIFF_SAME, DIFF_DIFFERENT, DIFF_SKIP };
+
+int diff_compare(const char *name, const struct variant *v,
+		 void (*fn)(struct ctx *c), char *why, size_t len);
+
+/* Sockets: of the connecting and of the listening side. */
+int cl_socket(struct ctx *c, int flags);
+int sv_socket(struct ctx *c, int flags);
+
+/* An address to bind: loopback and port 0, or a new name. */
+void addr_new(struct ctx *c, struct addr *a);
+
+/* Where a socket is bound. */
+void addr_of(int fd, struct addr *a);
+
+/* A bound and listening socket; its address goes to c->la. */
+int listener(struct ctx *c, int backlog);
+
+/* Connect a new client to the listener @l, accept it: c->a and c->b. */
+void pair_on(struct ctx *c, int l);
+
+/* The same with a listener that is closed afterwards. */
+void pair(struct ctx *c);
+
+/* Is this end's transport what the variant wants? Written down if not. */
+void check_transport(struct ctx *c, int fd, bool server);
+
+bool is_unix(const struct ctx *c);
+
+void log_val(struct ctx *c, const char *label, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+void log_ret(struct ctx *c, const char *label, long ret);
+void log_poll(struct ctx *c, const char *label, int fd, int want);
+void log_data(struct ctx *c, const char *label, const void *buf, ssize_t n);
+/* An address: family, and which of those known it is. */
+void log_addr(struct ctx *c, const char *label, const struct sockaddr *sa,
+	      socklen_t len);
+const char *events_name(unsigned int ev, char *buf, size_t len);
+
+/* Make a call and write down what it returned. */
+#define R(call) ({							\
+	errno = 0;							\
+	long r_ = (long)(call);						\
+	int e_ = errno;							\
+									\
+	log_ret(c, #call, r_);						\
+	errno = e_;							\
+	r_;								\
+})
+
+/* Make a call that only prepares; stop the scenario if it fails. */
+#define OK(call) ({							\
+	errno = 0;							\
+	long r_ = (long)(call);						\
+									\
+	if (r_ < 0) {							\
+		log_ret(c, "preparing: " #call, r_);			\
+		return;							\
+	}								\
+	r_;								\
+})
+
+#define V(label, ...)	log_val(c, label, __VA_ARGS__)
+#define D(buf, n)	log_data(c, "data " #buf, buf, n)
+
+/*
+ * Write down the poll mask of @fd, after having waited for @want, which is
+ * what is known to come and may take its time; 0 for nothing.
+ */
+#define P(fd, want)	log_poll(c, "poll " #fd, fd, want)
+
+/* As log_val, for a number. */
+#define N(expr)		log_val(c, #expr, "%lld", (long long)(expr))
+
+/* Run @fn in a process, when this one sleeps. Reaped at the end. */
+void when_asleep(struct ctx *c, void (*fn)(struct ctx *c));
+
+/* Run @fn in a process now; its pid. */
+pid_t beside(struct ctx *c, void (*fn)(struct ctx *c));
+
+/* Read exactly @len pattern bytes (position @pos) and check: 0, or -1. */
+int drain(int fd, size_t len, uint64_t pos);
+/* Send exactly @len of them. */
+int feed(int fd, size_t len, uint64_t pos);
+
+/* Count signals of a kind (handler installed with @flags). */
+void catch_signal(int sig, int flags);
+extern volatile sig_atomic_t caught;
+
+/* The table of deviations. */
+struct deviation {
+	const char *scenario;	/* a glob */
+	const char *label;	/* a glob */
+	unsigned int variants;
+	const char *own;	/* a glob: what TCP or AF_UNIX says */
+	const char *l5;		/* a glob: what AF_L5 says */
+	bool maybe;		/* may also be equal: a matter of amounts */
+	const char *reason;
+};
+
+extern const struct deviation deviations[];
+extern const int deviations_n;
+
+#endif /* DIFF_CORE_H */

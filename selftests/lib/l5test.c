@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "l5test.h"
+
+int l5_family(void)
+{
+	FILE *f = fopen(L5_FAMILY_PATH, "re");
+	int n = L5_FAMILY_DEFAULT;
+
+	if (f) {
+		if (fscanf(f, "%d", &n) != 1)
+			n = L5_FAMILY_DEFAULT;
+		fclose(f);
+	}
+	return n;
+}
+
+bool l5_present(void)
+{
+	int fd = socket(l5_family(), SOCK_STREAM, L5PROTO_INET);
+
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+int l5_getopt(int fd, int opt)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	return getsockopt(fd, SOL_L5, opt, &v, &len) ? -errno : v;
+}
+
+int l5_transport(int fd)
+{
+	int64_t end = l5_now_ms() + 5000 * l5_slow();
+	int t;
+
+	do {
+		t = l5_getopt(fd, L5_TRANSPORT);
+		if (t != L5_TRANSPORT_NONE)
+			break;
+		usleep(1000);
+	} while (l5_now_ms() < end);
+	return t;
+}
+
+long long l5_stat(const char *name)
+{
+	FILE *f = fopen("/proc/net/l5_stat", "re");
+	long long v, r = -1;
+	char key[64];
+
+	if (!f)
+		return -1;
+	while (fscanf(f, "%63s %lld", key, &v) == 2)
+		if (!strcmp(key, name))
+			r = v;
+	fclose(f);
+	return r;
+}
+
+long l5_sysctl(const char *name, long value)
+{
+	char path[96];
+	long old = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/sys/net/l5/%s", name);
+	f = fopen(path, "r+e");
+	if (!f)
+		return -1;
+	if (fscanf(f, "%ld", &old) != 1)
+		old = -1;
+	rewind(f);
+	fprintf(f, "%ld\n", value);
+	if (fclose(f))
+		return -1;
+	return old;
+}
+
+int l5_slow(void)
+{
+	const char *s = getenv("L5_SLOW");
+	int n = s ? atoi(s) : 1;
+
+	return n > 0 ? n : 1;
+}
+
+bool l5_wait_asleep(pid_t tid)
+{
+	int64_t end = l5_now_ms() + 10000 * l5_slow();
+	int in_a_row = 0;
+	char path[64], buf[512], *p;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", tid);
+	while (l5_now_ms() < end) {
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			return false;
+		n = read(fd, buf, sizeof(buf) - 1);
+		close(fd);
+		if (n <= 0)
+			return false;
+		buf[n] = 0;
+		p = strrchr(buf, ')');
+		in_a_row = p && p[2] == 'S' ? in_a_row + 1 : 0;
+		if (in_a_row == 5)
+			return true;
+		usleep(2000);
+	}
+	return false;
+}
+
+int64_t l5_now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
+}
+
+static uint8_t byte_at(uint64_t pos)
+{
+	/* Differs between neighbours, pages and megabytes. */
+	return (pos * 0x9e3779b97f4a7c15ULL + (pos >> 12) * 31) >> 56;
+}
+
+void l5_fill(void *buf, size_t len, uint64_t pos)
+{
+	uint8_t *p = buf;
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		p[i] = byte_at(pos + i);
+}
+
+ssize_t l5_check(const void *buf, size_t len, uint64_t pos)
+{
+	const uint8_t *p = buf;
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		if (p[i] != byte_at(pos + i))
+			return i;
+	return -1;
+}
+
+uint64_t l5_hash(uint64_t h, const void *buf, size_t len)
+{
+	const uint8_t *p = buf;
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		h = (h ^ p[i] ^ 0xcbf29ce484222325ULL) * 0x100000001b3ULL;
+	return h;
+}

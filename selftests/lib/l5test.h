@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What every test program of AF_L5 may need. */
+#ifndef L5TEST_H
+#define L5TEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "l5.h"
+
+/* The family number the module says it has. */
+int l5_family(void);
+
+/* Is AF_L5 usable here? */
+bool l5_present(void);
+
+/* An option of SOL_L5 that is an int; -errno if it cannot be read. */
+int l5_getopt(int fd, int opt);
+
+/*
+ * The transport of a connection, once it is decided: waits for that, a few
+ * seconds at most. -errno if @fd is no AF_L5 socket.
+ */
+int l5_transport(int fd);
+
+/* A line of /proc/net/l5_stat; -1 without it. */
+long long l5_stat(const char *name);
+
+/* Write to /proc/sys/net/l5/@name; the value before, or -1. */
+long l5_sysctl(const char *name, long value);
+
+/* How much longer than usual things may take here (a debug kernel: 4). */
+int l5_slow(void);
+
+/* Wait until thread @tid (any process) sleeps in the kernel. */
+bool l5_wait_asleep(pid_t tid);
+
+/* Milliseconds of the monotonic clock. */
+int64_t l5_now_ms(void);
+
+/* Bytes that depend on their position, so that loss or order shows. */
+void l5_fill(void *buf, size_t len, uint64_t pos);
+
+/* Are they? The offset of the first wrong byte, or -1. */
+ssize_t l5_check(const void *buf, size_t len, uint64_t pos);
+
+/* Checksum; start with 0. */
+uint64_t l5_hash(uint64_t h, const void *buf, size_t len);
+
+#endif /* L5TEST_H */

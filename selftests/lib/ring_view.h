@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A ring of uapi/l5_ring.h outside the kernel: the pages, and the two ways in
+ * which they are reached. User space maps the data twice back to back and the
+ * peer's pages read-only ("mirror"); the kernel sees it once and goes page by
+ * page ("flat"). ThreadSanitizer knows addresses, not pages, so it can only
+ * judge the second, where both ends use the same addresses.
+ */
+#ifndef RING_VIEW_H
+#define RING_VIEW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/mman.h>
+#include <linux/types.h>
+
+#ifdef __SANITIZE_THREAD__
+#define TSAN_BUILD	1
+/*
+ * ThreadSanitizer does not model fences. None of those in the ring orders
+ * payload: they stand between words that are all atomic.
+ */
+#pragma GCC diagnostic ignored "-Wtsan"
+#else
+#define TSAN_BUILD	0
+#endif
+
+#include "l5_ring.h"
+
+#define CTRL_PAGE	4096u
+
+/**
+ * struct view - one end's addresses
+ * @data: of the ring
+ * @own: control page of this end
+ * @peer: control page of the other end
+ * @mirror: @data is mapped twice back to back
+ * @size: of the ring
+ */
+struct view {
+	uint8_t *data;
+	struct l5_ctrl *own;
+	struct l5_ctrl *peer;
+	bool mirror;
+	uint32_t size;
+};
+
+struct ring {
+	struct view prod;
+	struct view cons;
+};
+
+static inline void ring_die(const char *what)
+{
+	perror(what);
+	abort();
+}
+
+/*
+ * Guard pages on both sides: an access outside the ring is a fault, in every
+ * build.
+ */
+static inline void *ring_map_twice(int fd, off_t off, uint32_t size, int prot)
+{
+	uint8_t *p = mmap(NULL, 2 * CTRL_PAGE + 2UL * size, PROT_NONE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		ring_die("mmap");
+	p += CTRL_PAGE;
+	if (mmap(p, size, prot, MAP_SHARED | MAP_FIXED, fd, off) == MAP_FAILED ||
+	    mmap(p + size, size, prot, MAP_SHARED | MAP_FIXED, fd, off) ==
+	    MAP_FAILED)
+		ring_die("mmap twice");
+	return p;
+}
+
+static inline void *ring_map_once(int fd, off_t off, uint32_t size, int prot)
+{
+	uint8_t *p = mmap(NULL, 2 * CTRL_PAGE + size, PROT_NONE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		ring_die("mmap");
+	p += CTRL_PAGE;
+	if (mmap(p, size, prot, MAP_SHARED | MAP_FIXED, fd, off) == MAP_FAILED)
+		ring_die("mmap once");
+	return p;
+}
+
+static inline void ring_new(struct ring *r, uint32_t size, bool mirror)
+{
+	const int rw = PROT_READ | PROT_WRITE;
+	const off_t at = 2 * CTRL_PAGE;
+	int fd = memfd_create("ring", MFD_CLOEXEC);
+
+	if (fd < 0 || ftruncate(fd, at + size))
+		ring_die("memfd");
+	memset(r, 0, sizeof(*r));
+	r->prod.size = size;
+	r->cons.size = size;
+	r->prod.mirror = mirror;
+	r->cons.mirror = mirror;
+	r->prod.own = ring_map_once(fd, 0, CTRL_PAGE, rw);
+	r->cons.own = ring_map_once(fd, CTRL_PAGE, CTRL_PAGE, rw);
+	if (mirror) {
+		r->prod.data = ring_map_twice(fd, at, size, rw);
+		r->cons.data = ring_map_twice(fd, at, size, PROT_READ);
+		r->prod.peer = ring_map_once(fd, CTRL_PAGE, CTRL_PAGE,
+					     PROT_READ);
+		r->cons.peer = ring_map_once(fd, 0, CTRL_PAGE, PROT_READ);
+	} else {
+		r->prod.data = ring_map_once(fd, at, size, rw);
+		r->cons.data = r->prod.data;
+		r->prod.peer = r->cons.own;
+		r->cons.peer = r->prod.own;
+	}
+	close(fd);
+}
+
+static inline void ring_free(struct ring *r)
+{
+	size_t data = r->prod.size * (r->prod.mirror ? 2UL : 1UL);
+
+	munmap((uint8_t *)r->prod.data - CTRL_PAGE, data + 2 * CTRL_PAGE);
+	munmap((uint8_t *)r->prod.own - CTRL_PAGE, 3 * CTRL_PAGE);
+	munmap((uint8_t *)r->cons.own - CTRL_PAGE, 3 * CTRL_PAGE);
+	if (r->prod.mirror) {
+		munmap(r->cons.data - CTRL_PAGE, data + 2 * CTRL_PAGE);
+		munmap((uint8_t *)r->prod.peer - CTRL_PAGE, 3 * CTRL_PAGE);
+		munmap((uint8_t *)r->cons.peer - CTRL_PAGE, 3 * CTRL_PAGE);
+	}
+}
+
+static inline __u64 *ring_slot(const struct view *v, uint64_t pos)
+{
+	return (__u64 *)(v->data + (pos & (v->size - 1)));
+}
+
+/* Call copy() for each piece of the ring that is contiguous in this view. */
+#define ring_pieces(v, pos, len, at, n, body) do {			\
+	uint64_t _pos = (pos);						\
+	uint32_t _left = (len), at, n;					\
+									\
+	for (; _left; _pos += n, _left -= n) {				\
+		at = _pos & ((v)->size - 1);				\
+		n = _left;						\
+		if (!(v)->mirror && n > 4096 - (at & 4095))		\
+			n = 4096 - (at & 4095);				\
+		body;							\
+	}								\
+} while (0)
+
+static inline void ring_copy_in(const struct view *v, uint64_t pos,
+				const uint8_t *from, uint32_t len)
+{
+	ring_pieces(v, pos, len, at, n, {
+		memcpy(v->data + at, from, n);
+		from += n;
+	});
+}
+
+static inline void ring_copy_out(const struct view *v, uint64_t pos,
+				 uint8_t *to, uint32_t len)
+{
+	ring_pieces(v, pos, len, at, n, {
+		memcpy(to, v->data + at, n);
+		to += n;
+	});
+}
+
+/* Byte @i of every stream here: no short period, no run of equal bytes. */
+static inline uint8_t ring_byte(uint64_t i)
+{
+	return (uint8_t)((i * 0x9e3779b97f4a7c15ull) >> 56) ^ (uint8_t)i;
+}
+
+static inline uint64_t ring_random(uint64_t *s)
+{
+	*s ^= *s << 13;
+	*s ^= *s >> 7;
+	*s ^= *s << 17;
+	return *s;
+}
+
+/* Publish one record of the stream @at; the caller has made sure of room. */
+static inline void ring_put(const struct view *v, struct l5_prod *p,
+			    uint64_t at, uint32_t len, uint8_t *scratch)
+{
+	uint32_t i;
+
+	for (i = 0; i < len; i++)
+		scratch[i] = ring_byte(at + i);
+	ring_copy_in(v, p->tail + L5_HDR, scratch, len);
+	l5_prod_publish(p, v->own, ring_slot(v, p->tail),
+			ring_slot(v, p->tail + l5_rec_size(len)), len);
+}
+
+/* Take @len bytes of the current record; how many are not the stream's? */
+static inline uint32_t ring_get(const struct view *v, struct l5_cons *c,
+				uint64_t at, uint32_t len, uint8_t *scratch)
+{
+	uint32_t i, wrong = 0;
+
+	ring_copy_out(v, c->head + L5_HDR + c->off, scratch, len);
+	for (i = 0; i < len; i++)
+		wrong += scratch[i] != ring_byte(at + i);
+	l5_cons_take(c, v->own, len);
+	return wrong;
+}
+
+#endif /* RING_VIEW_H */
