@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the benchmark programs share.
+ *
+ * Each program takes one sample of one figure over one transport and prints
+ * it: "VALUE UNIT [LABEL]", a line a value. bench/run calls them in turns, so
+ * that what disturbs the machine disturbs every transport alike.
+ */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <argp.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/un.h>
+#include <netinet/in.h>
+
+/* transport.c: what a connection is made of. */
+
+struct transport {
+	const char *name;
+	int family;		/* of addresses */
+	int proto;		/* of an AF_L5 socket, else -1 */
+};
+
+struct address {
+	union {
+		struct sockaddr sa;
+		struct sockaddr_in in;
+		struct sockaddr_un un;
+	};
+	socklen_t len;
+};
+
+enum wait_mode {
+	WAIT_BLOCK,		/* in recv() and send() */
+	WAIT_POLL,		/* nowhere: nonblocking calls until it works */
+	WAIT_EPOLL,		/* in epoll_wait(), as an event loop does */
+};
+
+enum pinning {
+	PIN_NONE,		/* the scheduler's choice, as users run it */
+	PIN_SPLIT,		/* client on the first CPU, server on the second */
+	PIN_SAME,		/* both on the first CPU */
+};
+
+struct setup {
+	const struct transport *transport;
+	enum wait_mode wait;
+	enum pinning pinning;
+	double seconds;		/* a sample's length */
+	int spin_us;		/* L5_SPIN_US, -1: leave it alone */
+	int buffer;		/* SO_SNDBUF and SO_RCVBUF, 0: leave them alone */
+	bool any_carrier;	/* an AF_L5 connection may stay on its bootstrap */
+};
+
+extern const struct argp setup_argp;
+extern const struct setup setup_default;
+
+int transport_listen(const struct setup *s, struct address *where);
+int transport_connect(const struct setup *s, const struct address *where);
+int transport_accept(const struct setup *s, int listener);
+void transport_check(const struct setup *s, int fd);
+
+/* io.c: whole messages, and what is in them. */
+
+struct stream {
+	int fd;
+	int epoll;
+	enum wait_mode wait;
+};
+
+void stream_init(struct stream *st, const struct setup *s, int fd);
+bool stream_recv(struct stream *st, void *buf, size_t len);
+void stream_send(struct stream *st, const void *buf, size_t len);
+
+#define PATTERN_TURNS	251	/* prime: repeats late at every size */
+
+struct pattern {
+	unsigned char *bytes;
+};
+
+void pattern_init(struct pattern *p, size_t len);
+const void *pattern_of(const struct pattern *p, unsigned long nr);
+void pattern_check(const struct pattern *p, unsigned long nr, const void *buf,
+		   size_t len);
+
+/* proc.c: two processes, and time. */
+
+extern atomic_int sample_over;
+
+void sample_start(double seconds);
+double sample_elapsed(void);
+
+pid_t server_start(const struct setup *s, void (*serve)(void *), void *arg);
+void server_wait(pid_t pid);
+void client_pin(const struct setup *s);
+
+#endif /* BENCH_H */

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Connections a second, one after the other: connect, accept, close on both
+ * sides. The server closes first and the client waits to see that, so every
+ * connection was whole. With --request a byte goes there and back in between.
+ */
+#include "bench.h"
+
+#include <err.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define WARM_UP		16	/* connections before the clock runs */
+#define ASK		'?'
+#define ANSWER		'!'
+
+struct crr {
+	struct setup setup;
+	bool request;
+	int listener;
+	struct address where;
+};
+
+static void serve(void *arg)
+{
+	struct crr *c = arg;
+	struct stream st;
+	char byte;
+	int fd;
+
+	/* Until the client kills it: there is no other end. */
+	for (;;) {
+		fd = transport_accept(&c->setup, c->listener);
+		if (c->request) {
+			stream_init(&st, &c->setup, fd);
+			if (stream_recv(&st, &byte, 1)) {
+				if (byte != ASK)
+					errx(1, "wrong byte from the client");
+				byte = ANSWER;
+				stream_send(&st, &byte, 1);
+			}
+			if (st.epoll >= 0)
+				close(st.epoll);
+		}
+		close(fd);
+	}
+}
+
+static void one(struct crr *c, bool check)
+{
+	struct stream st;
+	char byte = ASK;
+	int fd;
+
+	fd = transport_connect(&c->setup, &c->where);
+	stream_init(&st, &c->setup, fd);
+	if (c->request) {
+		stream_send(&st, &byte, 1);
+		if (!stream_recv(&st, &byte, 1) || byte != ANSWER)
+			errx(1, "wrong answer from the server");
+	}
+	if (check)
+		transport_check(&c->setup, fd);
+	if (stream_recv(&st, &byte, 1))
+		errx(1, "a byte where the end should be");
+	if (st.epoll >= 0)
+		close(st.epoll);
+	close(fd);
+}
+
+static double measure(struct crr *c)
+{
+	unsigned long n;
+
+	client_pin(&c->setup);
+	for (n = 0; n < WARM_UP; n++)
+		one(c, true);
+	sample_start(c->setup.seconds);
+	for (n = 0; !sample_over; n++)
+		one(c, false);
+	return n / sample_elapsed();
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct crr *c = state->input;
+
+	(void)arg;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &c->setup;
+		break;
+	case 'r':
+		c->request = true;
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp_option options[] = {
+		{ "request", 'r', NULL, 0, "send a byte there and back", 0 },
+		{ 0 }
+	};
+	static const struct argp_child children[] = {
+		{ &setup_argp, 0, NULL, 0 },
+		{ 0 }
+	};
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.doc = "Measure connections a second.",
+		.children = children,
+	};
+	struct crr c = { .setup = setup_default };
+	double rate;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &c);
+	c.listener = transport_listen(&c.setup, &c.where);
+	server_start(&c.setup, serve, &c);
+	close(c.listener);
+	rate = measure(&c);
+	printf("%.1f conn/s\n", rate);
+	return 0;	/* and the server dies with its parent */
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory of idle connections: what the system uses more while N of them are
+ * open, both ends, divided by N. With AF_L5 the rings' own memory, which is
+ * the user's choice, is told apart.
+ *
+ * Used is what is neither free nor page cache. MemAvailable would hide a part:
+ * it takes inodes of sockets for memory that can be reclaimed at will. Pages
+ * that a CPU keeps for itself blur the figure, but the part that is slabs is
+ * exact, so the larger of the two is the answer.
+ */
+#include "bench.h"
+
+#include <err.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/resource.h>
+
+#define WARM_UP		64	/* connections that fill the caches first */
+
+struct idle {
+	struct setup setup;
+	int count;
+	int listener;
+	int pipe[2];
+	int *fds;
+	struct address where;
+};
+
+static long value_in(const char *path, const char *name)
+{
+	char line[256], *p;
+	size_t len = strlen(name);
+	long value = -1;
+	FILE *f = fopen(path, "r");
+
+	if (!f)
+		return -1;
+	while (value < 0 && fgets(line, sizeof(line), f)) {
+		p = line + len;
+		if (!strncmp(line, name, len) && strchr(": \t", *p))
+			value = atol(p + strspn(p, ": \t"));
+	}
+	fclose(f);
+	return value;
+}
+
+static long kb_of(const char *name)
+{
+	long value = value_in("/proc/meminfo", name);
+
+	if (value < 0)
+		errx(1, "no %s in /proc/meminfo", name);
+	return value;
+}
+
+static long used_kb(void)
+{
+	return kb_of("MemTotal") - kb_of("MemFree") - kb_of("Buffers") -
+	       kb_of("Cached") + kb_of("Shmem");
+}
+
+static long rings_kb(void)
+{
+	long value = value_in("/proc/net/l5_stat", "rings_kb");
+
+	return value < 0 ? 0 : value;
+}
+
+static void accept_some(struct idle *it, int n)
+{
+	char done = 1;
+	int i;
+
+	for (i = 0; i < n; i++)
+		it->fds[i] = transport_accept(&it->setup, it->listener);
+	if (write(it->pipe[1], &done, 1) != 1)
+		err(1, "pipe");
+}
+
+static void serve(void *arg)
+{
+	struct idle *it = arg;
+	int i;
+
+	accept_some(it, WARM_UP);
+	for (i = 0; i < WARM_UP; i++)
+		close(it->fds[i]);
+	accept_some(it, it->count);
+	for (;;)
+		pause();
+}
+
+static void connect_some(struct idle *it, int n)
+{
+	char done;
+	int i;
+
+	for (i = 0; i < n; i++)
+		it->fds[i] = transport_connect(&it->setup, &it->where);
+	if (read(it->pipe[0], &done, 1) != 1)
+		errx(1, "the server failed");
+	for (i = 0; i < n; i++)
+		transport_check(&it->setup, it->fds[i]);
+}
+
+static void more_files(int n)
+{
+	struct rlimit lim = { .rlim_cur = n, .rlim_max = n };
+
+	if (setrlimit(RLIMIT_NOFILE, &lim) < 0)
+		err(1, "setting the number of open files to %d", n);
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct idle *it = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &it->setup;
+		break;
+	case 'n':
+		it->count = atoi(arg);
+		if (it->count < 1)
+			argp_error(state, "not a number: %s", arg);
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp_option options[] = {
+		{ "number", 'n', "N", 0, "of connections (1000)", 0 },
+		{ 0 }
+	};
+	static const struct argp_child children[] = {
+		{ &setup_argp, 0, NULL, 0 },
+		{ 0 }
+	};
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.doc = "Measure the memory of idle connections.",
+		.children = children,
+	};
+	struct idle it = { .setup = setup_default, .count = 1000 };
+	long used, rings, slab;
+	double n;
+	int most, i;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &it);
+	n = it.count;
+	most = it.count > WARM_UP ? it.count : WARM_UP;
+	more_files(most + 64);
+	it.fds = malloc(most * sizeof(*it.fds));
+	if (!it.fds || pipe(it.pipe))
+		err(1, "preparing");
+	memset(it.fds, 0, most * sizeof(*it.fds));
+	it.listener = transport_listen(&it.setup, &it.where);
+	server_start(&it.setup, serve, &it);
+	close(it.listener);
+	close(it.pipe[1]);
+
+	connect_some(&it, WARM_UP);
+	for (i = 0; i < WARM_UP; i++)
+		close(it.fds[i]);
+
+	used = used_kb();
+	slab = kb_of("Slab");
+	rings = rings_kb();
+	connect_some(&it, it.count);
+	used = used_kb() - used;
+	slab = kb_of("Slab") - slab;
+	rings = rings_kb() - rings;
+
+	used -= rings;
+	printf("%.2f KiB\n", (used > slab ? used : slab) / n);
+	printf("%.2f KiB rings\n", rings / n);
+	printf("%.2f KiB slab\n", slab / n);
+	return 0;	/* and the server dies with its parent */
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Whole messages through a socket in one of three ways of waiting, and bytes
+ * that betray what is lost, repeated or out of order.
+ */
+#include "bench.h"
+
+#include <err.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+void stream_init(struct stream *st, const struct setup *s, int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	st->fd = fd;
+	st->wait = s->wait;
+	st->epoll = -1;
+	if (s->wait != WAIT_EPOLL)
+		return;
+	st->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (st->epoll < 0 || epoll_ctl(st->epoll, EPOLL_CTL_ADD, fd, &ev))
+		err(1, "epoll");
+}
+
+static void await(struct stream *st, short events)
+{
+	struct pollfd pfd = { .fd = st->fd, .events = events };
+	struct epoll_event ev;
+	int n;
+
+	if (st->wait == WAIT_POLL)
+		return;
+	if (events == POLLIN)
+		n = epoll_wait(st->epoll, &ev, 1, -1);
+	else
+		n = poll(&pfd, 1, -1);
+	if (n < 0 && errno != EINTR)
+		err(1, "waiting");
+}
+
+/* False at the end of the stream, which must be between two messages. */
+bool stream_recv(struct stream *st, void *buf, size_t len)
+{
+	int flags = st->wait == WAIT_BLOCK ? 0 : MSG_DONTWAIT;
+	size_t got = 0;
+	ssize_t n;
+
+	while (got < len) {
+		/* An event loop does not ask before it is told. */
+		if (st->wait == WAIT_EPOLL)
+			await(st, POLLIN);
+		n = recv(st->fd, (char *)buf + got, len - got, flags);
+		if (n > 0) {
+			got += n;
+		} else if (!n) {
+			if (got)
+				errx(1, "stream ends inside a message");
+			return false;
+		} else if (errno == EAGAIN) {
+			await(st, POLLIN);
+		} else if (errno != EINTR) {
+			err(1, "recv");
+		}
+	}
+	return true;
+}
+
+void stream_send(struct stream *st, const void *buf, size_t len)
+{
+	int flags = st->wait == WAIT_BLOCK ? 0 : MSG_DONTWAIT;
+	size_t sent = 0;
+	ssize_t n;
+
+	while (sent < len) {
+		n = send(st->fd, (const char *)buf + sent, len - sent,
+			 flags | MSG_NOSIGNAL);
+		if (n >= 0)
+			sent += n;
+		else if (errno == EAGAIN)
+			await(st, POLLOUT);
+		else if (errno != EINTR)
+			err(1, "send");
+	}
+}
+
+/*
+ * Message number nr is a window of one random array that moves on by a byte a
+ * message: nothing has to be filled in, and every byte can be compared.
+ */
+void pattern_init(struct pattern *p, size_t len)
+{
+	size_t i;
+
+	p->bytes = malloc(len + PATTERN_TURNS);
+	if (!p->bytes)
+		err(1, "malloc");
+	srandom(5);
+	for (i = 0; i < len + PATTERN_TURNS; i++)
+		p->bytes[i] = random() >> 16;
+}
+
+const void *pattern_of(const struct pattern *p, unsigned long nr)
+{
+	return p->bytes + nr % PATTERN_TURNS;
+}
+
+void pattern_check(const struct pattern *p, unsigned long nr, const void *buf,
+		   size_t len)
+{
+	if (memcmp(pattern_of(p, nr), buf, len))
+		errx(1, "wrong bytes in message %lu",
+		     nr);
+}

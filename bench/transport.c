@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Transports: the same connection over TCP, AF_UNIX and AF_L5, and the options
+ * that every program has.
+ */
+#include "bench.h"
+
+#include <err.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <netinet/tcp.h>
+
+#include "../uapi/l5.h"
+
+static const struct transport transports[] = {
+	{ "tcp",	AF_INET, -1 },
+	{ "unix",	AF_UNIX, -1 },
+	{ "l5",		AF_INET, L5PROTO_INET },
+	{ "l5-unix",	AF_UNIX, L5PROTO_UNIX },
+	{ NULL }
+};
+
+const struct setup setup_default = {
+	.transport = &transports[0],
+	.seconds = 1,
+	.spin_us = -1,
+};
+
+static const struct argp_option options[] = {
+	{ "transport", 't', "NAME", 0, "tcp, unix, l5 or l5-unix (tcp)", 0 },
+	{ "seconds", 'd', "S", 0, "length of the sample (1)", 0 },
+	{ "wait", 'w', "HOW", 0,
+	  "block, poll (busy, nonblocking) or epoll (block)", 0 },
+	{ "spin", 'S', "US", 0,
+	  "L5_SPIN_US: look at the ring so long before sleeping", 0 },
+	{ "pin", 'p', "HOW", 0,
+	  "none, split (a CPU each) or same (one CPU for both) (none)", 0 },
+	{ "buffer", 'b', "BYTES", 0, "SO_SNDBUF and SO_RCVBUF", 0 },
+	{ "any-carrier", 'a', NULL, 0,
+	  "measure an AF_L5 connection that stays on its bootstrap socket, too",
+	  0 },
+	{ 0 }
+};
+
+static int name_index(struct argp_state *state, const char *what,
+		      const char *arg, const char *const *names)
+{
+	int i;
+
+	for (i = 0; names[i]; i++)
+		if (!strcmp(arg, names[i]))
+			return i;
+	argp_error(state, "no such %s: %s", what, arg);
+	return 0;
+}
+
+static const struct transport *transport_named(struct argp_state *state,
+					       const char *arg)
+{
+	const struct transport *t;
+
+	for (t = transports; t->name; t++)
+		if (!strcmp(arg, t->name))
+			return t;
+	argp_error(state, "no such transport: %s", arg);
+	return NULL;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	static const char *const waits[] = { "block", "poll", "epoll", NULL };
+	static const char *const pins[] = { "none", "split", "same", NULL };
+	struct setup *s = state->input;
+
+	switch (key) {
+	case 't':
+		s->transport = transport_named(state, arg);
+		break;
+	case 'd':
+		s->seconds = atof(arg);
+		if (s->seconds <= 0)
+			argp_error(state, "not a length of time: %s", arg);
+		break;
+	case 'w':
+		s->wait = name_index(state, "way to wait", arg, waits);
+		break;
+	case 'S':
+		s->spin_us = atoi(arg);
+		break;
+	case 'p':
+		s->pinning = name_index(state, "pinning", arg, pins);
+		break;
+	case 'b':
+		s->buffer = atoi(arg);
+		break;
+	case 'a':
+		s->any_carrier = true;
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+const struct argp setup_argp = {
+	.options = options,
+	.parser = parse,
+};
+
+static int l5_family(void)
+{
+	int family = L5_FAMILY_DEFAULT;
+	FILE *f = fopen(L5_FAMILY_PATH, "r");
+
+	if (f) {
+		if (fscanf(f, "%d", &family) != 1)
+			errx(1, "no number in " L5_FAMILY_PATH);
+		fclose(f);
+	}
+	return family;
+}
+
+static bool is_l5(const struct setup *s)
+{
+	return s->transport->proto >= 0;
+}
+
+/* Root may exceed net.core.wmem_max, which AF_UNIX needs for 1 MiB. */
+static void set_buffer(int fd, int privileged, int plain, int bytes)
+{
+	if (setsockopt(fd, SOL_SOCKET, privileged, &bytes, sizeof(bytes)) &&
+	    setsockopt(fd, SOL_SOCKET, plain, &bytes, sizeof(bytes)))
+		err(1, "setting the size of buffers");
+}
+
+static int open_socket(const struct setup *s)
+{
+	int one = 1;
+	int fd;
+
+	if (is_l5(s))
+		fd = socket(l5_family(), SOCK_STREAM, s->transport->proto);
+	else
+		fd = socket(s->transport->family, SOCK_STREAM, 0);
+	if (fd < 0)
+		err(1, "socket of %s", s->transport->name);
+
+	if (s->transport->family == AF_INET &&
+	    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)))
+		err(1, "TCP_NODELAY");
+	if (is_l5(s) && s->spin_us >= 0 &&
+	    setsockopt(fd, SOL_L5, L5_SPIN_US, &s->spin_us,
+		       sizeof(s->spin_us)))
+		err(1, "L5_SPIN_US");
+	if (s->buffer) {
+		set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, s->buffer);
+		set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, s->buffer);
+	}
+	return fd;
+}
+
+/* The kernel picks the port, or the abstract name. */
+int transport_listen(const struct setup *s, struct address *where)
+{
+	int fd = open_socket(s);
+
+	memset(where, 0, sizeof(*where));
+	where->sa.sa_family = s->transport->family;
+	if (s->transport->family == AF_INET) {
+		where->in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		where->len = sizeof(where->in);
+	} else {
+		where->len = offsetof(struct sockaddr_un, sun_path);
+	}
+	if (bind(fd, &where->sa, where->len))
+		err(1, "bind");
+	where->len = sizeof(where->un);
+	if (getsockname(fd, &where->sa, &where->len))
+		err(1, "getsockname");
+	if (listen(fd, 4096))
+		err(1, "listen");
+	return fd;
+}
+
+int transport_connect(const struct setup *s, const struct address *where)
+{
+	int fd = open_socket(s);
+
+	if (connect(fd, &where->sa, where->len))
+		err(1, "connect");
+	return fd;
+}
+
+int transport_accept(const struct setup *s, int listener)
+{
+	int one = 1;
+	int fd;
+
+	do {
+		fd = accept(listener, NULL, NULL);
+	} while (fd < 0 && errno == EINTR);
+	if (fd < 0)
+		err(1, "accept");
+	if (s->transport->family == AF_INET &&
+	    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)))
+		err(1, "TCP_NODELAY");
+	return fd;
+}
+
+/* A figure of AF_L5 that TCP carried would be a lie. */
+void transport_check(const struct setup *s, int fd)
+{
+	static const char *const reasons[] = {
+#define REASON_NAME(code, name, text)	name,
+		L5_REASONS(REASON_NAME)
+#undef REASON_NAME
+	};
+	socklen_t len = sizeof(int);
+	int carrier, reason;
+
+	if (!is_l5(s) || s->any_carrier)
+		return;
+	if (getsockopt(fd, SOL_L5, L5_TRANSPORT, &carrier, &len))
+		err(1, "L5_TRANSPORT");
+	if (carrier == L5_TRANSPORT_SHM)
+		return;
+	len = sizeof(int);
+	if (getsockopt(fd, SOL_L5, L5_REASON, &reason, &len))
+		err(1, "L5_REASON");
+	errx(1, "the connection is not carried by rings: transport %d (%s)",
+	     carrier, reason >= 0 && reason < L5_REASON_MAX ?
+	     reasons[reason] : "unknown reason");
+}
