@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Figures: how they are kept in bench/out/*.json, and where they were taken.
+
+A file holds one set: a list of objects with name, unit, samples, median,
+machine, kernel, command, and counters: by how much /proc/net/l5_stat moved
+while the samples were taken.
+"""
+
+import glob
+import json
+import os
+import re
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+OUT = os.path.join(HERE, "out")
+STAT = "/proc/net/l5_stat"
+SETS = ("rr", "stream", "crr", "redis", "idle")
+
+
+def machine():
+    """Processor, number of CPUs, and what runs them: kvm, tcg or nothing."""
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        text = f.read()
+    model = re.search(r"^model name\s*: (.*)$", text, re.M)
+    model = model.group(1) if model else "unknown processor"
+    if "QEMU TCG" in model:
+        accel = "tcg"
+    elif re.search(r"^flags\s*:.*\bhypervisor\b", text, re.M):
+        accel = "kvm"
+    else:
+        accel = "none"
+    # An emulated processor does not know the real one: bench/demo says it.
+    host = os.environ.get("L5_BENCH_HOST")
+    if host and host != model:
+        model += " on " + host
+    return f"{model}, {os.cpu_count()} CPUs, {accel}"
+
+
+def counters():
+    """The counters of AF_L5 in this network namespace; {} without it."""
+    try:
+        with open(STAT, encoding="utf-8") as f:
+            return {k: int(v) for k, v in (line.split() for line in f)}
+    except FileNotFoundError:
+        return {}
+
+
+def save(name, figures, where=OUT):
+    """Write a set, whole or not at all."""
+    os.makedirs(where, exist_ok=True)
+    path = os.path.join(where, name + ".json")
+    with open(path + ".new", "w", encoding="utf-8") as f:
+        json.dump(figures, f, indent=1)
+        f.write("\n")
+    os.replace(path + ".new", path)
+
+
+def load(where=OUT):
+    """All figures by name."""
+    found = {}
+    for path in sorted(glob.glob(os.path.join(where, "*.json"))):
+        with open(path, encoding="utf-8") as f:
+            for figure in json.load(f):
+                found[figure["name"]] = figure
+    return found
