@@ -71,6 +71,42 @@ locked() {
 	) 9>"$lock"
 }
 
+# --- one run: its directory, its processes, its end
+
+# All there is of a run on the host lies in $TMP and goes with the run, however
+# that ends. A child waits for the end of a pipe that only this shell holds
+# open, so it cleans up even after kill -9; and the kernel kills every process
+# made with start() when this shell dies.
+begin_run() {	# signal
+	TMP=$(mktemp -d "${TMPDIR:-/tmp}/l5vm.XXXXXX") || die "cannot make a directory"
+	exec {LIFE}> >(trap '' INT TERM HUP QUIT; exec >/dev/null 2>&1
+		       cat; rm -rf "$TMP")
+	KEEPER=$!
+	PIDS=()
+	END_SIGNAL=$1
+	trap end_run EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+}
+
+start() {	# command...; its pid in $!
+	setpriv --pdeathsig "$END_SIGNAL" "$@" {LIFE}>&- &
+	PIDS+=($!)
+}
+
+end_run() {
+	trap '' INT TERM HUP
+	exec 2>/dev/null	# the shell would report each process we end
+	[ ${#PIDS[@]} -eq 0 ] || kill -"$END_SIGNAL" "${PIDS[@]}"
+	exec {LIFE}>&-
+	wait
+	wait "$KEEPER"
+	[ ! -d "$TMP" ] || rm -rf "$TMP"
+}
+
+# --- what a guest boots from
+
 # Modules a guest needs before it has a root file system.
 INITRD_MODULES='virtio_pci virtio_console 9p 9pnet_virtio overlay'
 
@@ -100,20 +136,23 @@ make_boot_dir() {	# image release modules-root dir
 	else
 		unpack_image "$image" "$dir/kernel" || cp "$image" "$dir/kernel" || return
 	fi
-	cp /bin/busybox "$tree/bin/busybox" || return
 	for a in $(/bin/busybox --list); do
 		ln -sf busybox "$tree/bin/$a"
 	done
-	rm -f "$tree/bin/busybox"
-	cp /bin/busybox "$tree/bin/busybox" || return
+	cp --remove-destination /bin/busybox "$tree/bin/busybox" || return
 	cp "$VM/init" "$tree/init" && chmod 755 "$tree/init" || return
 	# Built-in ones have no file and print "builtin"; order matters.
 	for m in $INITRD_MODULES; do
 		modprobe -d "$root" -S "$rel" --show-depends "$m" || return
 	done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$dir/modules"
 	while read -r path; do
-		cp "$path" "$tree/modules/" || return
-		printf '%s\n' "${path##*/}"
+		m=${path##*/}
+		case $path in	# busybox has no say in compressed ones
+		*.xz) m=${m%.xz}; xz -dc "$path" ;;
+		*.zst) m=${m%.zst}; zstd -dc "$path" ;;
+		*) cat "$path" ;;
+		esac >"$tree/modules/$m" || return
+		printf '%s\n' "$m"
 	done <"$dir/modules" >"$tree/modules/order"
 	(cd "$tree" && find . | cpio -o -H newc --quiet) >"$dir/initrd" || return
 	rm -rf "$tree"
@@ -141,6 +180,7 @@ probe_kvm() {	# boot-dir file
 	local answer=tcg
 	[ -s "$2" ] && return
 	rm -f "$CACHE"/accel-*
+	# shellcheck disable=SC2086 # words on purpose
 	# An initramfs without a job powers off at once. QEMU's own status says
 	# whether it got there.
 	if setpriv --pdeathsig KILL timeout -k 1 15 \
@@ -216,32 +256,36 @@ command_line() {
 	     "printk.time=1 $APPEND"
 }
 
-# The files of /job in the guest.
-write_job() {
-	local i e a
+# The files of /job in the guest. The module goes along: a build in the tree may
+# replace it while the guest boots.
+write_job() {	# command...
+	local i e a path
+	path=$REPO/userspace/bin:$REPO/userspace:$REPO/bench:$VM
+	path=$path:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+	[ -z "$MODULE" ] || cp "$MODULE" "$TMP/tree/job/af_l5.ko" || return
 	{
-		printf 'CWD=%s\n' "$(quote "$PWD")"
-		printf 'JOB_PATH=%s\n' "$(quote "$REPO/userspace/bin:$REPO/userspace:$REPO/bench:$VM:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")"
-		printf 'GUEST_NAME=%s\n' l5
-		printf 'MERGE=%s\n' "$MERGE"
-		printf 'MODULE=%s\n' "$(quote "$MODULE")"
-		printf 'MODULE_DEPENDS=%s\n' "$(quote "$DEPENDS")"
-		printf 'MODULE_PARAMS=%s\n' "$(quote "$PARAMS")"
-		if [ "$K_ROOT" = / ]; then
-			printf 'MODULES_DIR=\n'
-		else
-			printf 'MODULES_DIR=%s\n' "$(quote "$K_ROOT/lib/modules/$K_REL")"
-		fi
-		echo 'each_share() {'
-		echo ':'
+		setting CWD "$PWD"
+		setting JOB_PATH "$path"
+		setting GUEST_NAME "${LINK_NAME:-l5}"
+		setting LINK_NAME "$LINK_NAME"
+		setting LINK_MTU "$LINK_MTU"
+		setting MERGE "$MERGE"
+		setting MODULE "${MODULE:+af_l5.ko}"
+		setting MODULE_DEPENDS "$DEPENDS"
+		setting MODULE_PARAMS "$PARAMS"
+		setting UNLOAD "$UNLOAD"
+		setting KMEMLEAK "$KMEMLEAK"
+		[ "$K_ROOT" = / ] && setting MODULES_DIR '' ||
+			setting MODULES_DIR "$K_ROOT/lib/modules/$K_REL"
+		echo 'each_share() { :'
 		for i in "${!SHARES[@]}"; do
 			printf '"$1" share%s %s\n' "$i" "$(quote "${SHARES[i]}")"
 		done
 		echo '}'
-	} >"$TMP/tree/job/settings"
+	} >"$TMP/tree/job/settings" || return
 	{
 		echo 'export HOME=/root USER=root LOGNAME=root SHELL=/bin/bash LANG=C.UTF-8 TERM=dumb'
-		printf 'export L5_KERNEL=%s\n' "$(quote "$KERNEL")"
+		echo "export L5_KERNEL=$KERNEL L5_VM=${LINK_NAME:-l5}"
 		for e in "${ENVS[@]}"; do
 			printf 'export %s=%s\n' "${e%%=*}" "$(quote "${e#*=}")"
 		done
@@ -252,6 +296,8 @@ write_job() {
 		echo
 	} >"$TMP/tree/job/cmd"
 }
+
+setting() { printf '%s=%s\n' "$1" "$(quote "$2")"; }
 
 # What makes a run fail: extended regular expressions over the kernel log.
 SPLATS='BUG: |kernel BUG at |BUG [^ ]+ \(.*\): |WARNING: |Oops: |general protection fault
@@ -280,4 +326,27 @@ report_splats() {	# file
 		$0 ~ re && $0 !~ ok { left = 60; found = 1 }
 		left > 0 { print; left-- }
 		END { exit !found }' "$1" >&2
+}
+
+# Print kmemleak's report with the names of the unloaded module's functions.
+# The first part of the file is the module's symbols, as /proc/kallsyms has them.
+report_leaks() {	# file; false if there is none
+	local addr _ name line hex best
+	local -A syms=()
+	grep -q '^unreferenced object' "$1" || return 1
+	while read -r addr _ name _; do
+		syms[$((16#$addr))]=$name
+	done < <(sed '/^$/q' "$1" | grep '^f')
+	while IFS= read -r line; do
+		if [[ $line =~ \]\ 0x(ffffffff[0-9a-f]{8})$ ]]; then
+			hex=$((16#${BASH_REMATCH[1]})) best=
+			for addr in "${!syms[@]}"; do
+				[ "$addr" -le "$hex" ] && [ "$addr" -gt "${best:-$((1 << 63))}" ] &&
+					best=$addr
+			done
+			[ -z "$best" ] || [ $((hex - best)) -gt 65536 ] ||
+				line="$line = ${syms[$best]}+$((hex - best)) [af_l5]"
+		fi
+		printf '%s\n' "$line" >&2
+	done < <(sed '1,/^$/d' "$1")
 }
