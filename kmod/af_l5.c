@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: the socket family, its operations, and the state of a socket.
+ */
+#include <linux/module.h>
+#include <net/sock.h>
+#include <net/tcp_states.h>
+
+#include "l5.h"
+
+int l5_family = L5_FAMILY_DEFAULT;
+module_param_named(family, l5_family, int, 0444);
+MODULE_PARM_DESC(family, "address family number to register");
+
+static struct proto l5_proto = {
+	.name		= "L5",
+	.owner		= THIS_MODULE,
+	.obj_size	= sizeof(struct l5_sock),
+	.keepalive	= l5_keepalive,
+};
+
+/*
+ * From which state to which. Everything not here is a bug of ours: a
+ * connection changes from its bootstrap to rings at most once, at byte 0.
+ */
+static const u8 l5_next[L5_STATE_MAX] = {
+	[L5_IDLE]	= BIT(L5_LISTEN) | BIT(L5_CONNECTING) | BIT(L5_BASE) |
+			  BIT(L5_SHM),
+	[L5_LISTEN]	= BIT(L5_IDLE),
+	[L5_CONNECTING]	= BIT(L5_IDLE) | BIT(L5_BASE) | BIT(L5_SHM),
+	[L5_BASE]	= BIT(L5_IDLE),
+	[L5_SHM]	= BIT(L5_IDLE),
+};
+
+/**
+ * l5_set_state() - the one place where a socket changes its state
+ * @l5: the socket
+ * @to: the new state
+ * @reason: why not rings, for L5_BASE; L5_REASON_NONE otherwise
+ *
+ * Who may call is decided by the caller's lock: l5_sock.lock for what the
+ * application asks for, the meet bucket for the outcome of a meeting. Where
+ * the two race, the loser finds the state changed.
+ *
+ * Context: any.
+ * Return: false if the state does not lead there.
+ */
+bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason)
+{
+	static const u8 tcp_state[L5_STATE_MAX] = {
+		[L5_IDLE]	= TCP_CLOSE,
+		[L5_LISTEN]	= TCP_LISTEN,
+		[L5_CONNECTING]	= TCP_SYN_SENT,
+		[L5_BASE]	= TCP_ESTABLISHED,
+		[L5_SHM]	= TCP_ESTABLISHED,
+	};
+	int from = READ_ONCE(l5->state);
+
+	do {
+		if (!(l5_next[from] & BIT(to)))
+			return false;
+		WRITE_ONCE(l5->reason, reason);
+		/* I, pairs with H */
+	} while (!try_cmpxchg_release(&l5->state, &from, to));
+
+	WRITE_ONCE(l5->sk.sk_state, tcp_state[to]);
+	if (to == L5_SHM)
+		l5_count(l5, L5_STAT_CONN_SHM, 1);
+	if (to == L5_BASE) {
+		l5_count(l5, L5_STAT_CONN_BASE, 1);
+		l5_count(l5, L5_STAT_FALLBACK + reason, 1);
+	}
+	return true;
+}
+
+static int l5_bind(struct socket *sock, struct l5_sockaddr *addr, int len)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+
+	l5_opts_push(l5);
+	l5_boot_addr(l5, addr, len);
+	return l5->boot->ops->bind(l5->boot, addr, len);
+}
+
+static int l5_getname(struct socket *sock, struct sockaddr *addr, int peer)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+
+	return l5->boot->ops->getname(l5->boot, addr, peer);
+}
+
+static int l5_release(struct socket *sock)
+{
+	struct sock *sk = sock->sk;
+	struct l5_sock *l5 = l5_sk(sk);
+
+	if (!sk)
+		return 0;
+	l5_net_del(l5);
+	l5_boot_release(l5);
+	sock_orphan(sk);
+	sock->sk = NULL;
+	sock_put(sk);
+	return 0;
+}
+
+static const struct proto_ops l5_ops = {
+	.owner		= THIS_MODULE,
+	.release	= l5_release,
+	.bind		= l5_bind,
+	.connect	= l5_connect,
+	.socketpair	= sock_no_socketpair,
+	.accept		= l5_accept,
+	.getname	= l5_getname,
+	.poll		= l5_poll,
+	.ioctl		= l5_ioctl,
+#ifdef CONFIG_COMPAT
+	.compat_ioctl	= l5_compat_ioctl,
+#endif
+	.gettstamp	= sock_gettstamp,
+	.listen		= l5_listen,
+	.shutdown	= l5_shutdown,
+	.setsockopt	= l5_setsockopt,
+	.getsockopt	= l5_getsockopt,
+	.sendmsg	= l5_sendmsg,
+	.recvmsg	= l5_recvmsg,
+	.set_rcvlowat	= l5_set_rcvlowat,
+	.mmap		= sock_no_mmap,
+#if L5_HAVE_SENDPAGE
+	.sendpage	= l5_sendpage,
+#endif
+};
+
+/**
+ * l5_sock_alloc() - make the generic part of a socket
+ * @net: its namespace
+ * @sock: what the application will hold, or NULL if that is still to come
+ * @kern: as for sk_alloc()
+ *
+ * Return: the socket, without a bootstrap, or NULL.
+ */
+struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
+{
+	static struct lock_class_key slock_key, lock_key;
+	struct l5_sock *l5;
+	struct sock *sk;
+
+	sk = sk_alloc(net, l5_family, GFP_KERNEL, &l5_proto, kern);
+	if (!sk)
+		return NULL;
+	sock_init_data(sock, sk);
+	/* the number belongs to another name in the kernel's own table */
+	sock_lock_init_class_and_name(sk, "slock-AF_L5", &slock_key,
+				      "sk_lock-AF_L5", &lock_key);
+	/* a peer wakes us under RCU alone */
+	sock_set_flag(sk, SOCK_RCU_FREE);
+
+	l5 = l5_sk(sk);
+	l5->state = L5_IDLE;
+	l5->spin_us = -1;
+	mutex_init(&l5->lock);
+	mutex_init(&l5->tx_lock);
+	mutex_init(&l5->rx_lock);
+	spin_lock_init(&l5->err_lock);
+	INIT_LIST_HEAD(&l5->pending);
+	spin_lock_init(&l5->pending_lock);
+	INIT_HLIST_NODE(&l5->node);
+	INIT_HLIST_NODE(&l5->unix_node);
+	return l5;
+}
+
+static int l5_create(struct net *net, struct socket *sock, int protocol,
+		     int kern)
+{
+	struct l5_sock *l5;
+	int err;
+
+	if (sock->type != SOCK_STREAM)
+		return -ESOCKTNOSUPPORT;
+	if (protocol < 0)
+		return -EINVAL;
+	if (protocol >= L5PROTO_MAX)
+		return -EPROTONOSUPPORT;
+
+	l5 = l5_sock_alloc(net, sock, kern);
+	if (!l5)
+		return -ENOBUFS;
+	l5->proto = protocol;
+	l5->sk.sk_protocol = protocol;
+	err = l5_boot_create(l5, net, kern);
+	if (err) {
+		sock_orphan(&l5->sk);
+		sock->sk = NULL;
+		sock_put(&l5->sk);
+		return err;
+	}
+	sock->ops = &l5_ops;
+	l5_net_add(l5);
+	return 0;
+}
+
+static struct net_proto_family l5_family_ops = {
+	.owner	= THIS_MODULE,
+	.create	= l5_create,
+};
+
+static int __init l5_init(void)
+{
+	int err;
+
+	BUILD_BUG_ON(L5_FAMILY_DEFAULT >= AF_MAX);
+	BUILD_BUG_ON(sizeof(struct l5_ctrl) > PAGE_SIZE);
+	BUILD_BUG_ON(L5_RING_MIN < PAGE_SIZE);
+
+	err = proto_register(&l5_proto, 1);
+	if (err)
+		return err;
+	err = l5_net_init();
+	if (err)
+		goto err_proto;
+	l5_family_ops.family = l5_family;
+	err = sock_register(&l5_family_ops);
+	if (err) {
+		pr_err("af_l5: cannot register family %d: %d\n", l5_family,
+		       err);
+		goto err_net;
+	}
+	return 0;
+
+err_net:
+	l5_net_exit();
+err_proto:
+	proto_unregister(&l5_proto);
+	return err;
+}
+
+static void __exit l5_exit(void)
+{
+	sock_unregister(l5_family);
+	/* the last packet of a closed listener may still be in our callbacks */
+	synchronize_net();
+	/* connections and sockets end by RCU callbacks of ours */
+	rcu_barrier();
+	l5_net_exit();
+	proto_unregister(&l5_proto);
+}
+
+module_init(l5_init);
+module_exit(l5_exit);
+
+MODULE_DESCRIPTION("AF_L5: sockets over shared memory and RDMA");
+MODULE_LICENSE("GPL");
+MODULE_ALIAS_NETPROTO(18);

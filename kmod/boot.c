@@ -1,0 +1,655 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: the bootstrap socket and what an application does to connect it.
+ *
+ * The bootstrap is an ordinary TCP or AF_UNIX socket without a file. It wakes
+ * the same wait queue as its owner (sk_wq), so that whoever sleeps or polls on
+ * the owner hears of both rings and bootstrap, and the bootstrap's own blocking
+ * code works unchanged. Before the decision, and for good when it stays, every
+ * call is simply passed on. Once rings carry the bytes the bootstrap still
+ * carries FIN and RST, hence errors, names and shutdown states are TCP's own.
+ *
+ * Three of its callbacks are ours: sk_state_change of a client enters the
+ * meeting, that of a listener, inherited by its children, looks for one, and
+ * sk_error_report shows errors where getsockopt(SO_ERROR) looks. A child sheds
+ * what it inherited in its first call, which comes before anyone can hold it.
+ */
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/un.h>
+#include <net/af_unix.h>
+#include <net/inet_connection_sock.h>
+#include <net/tcp.h>
+
+#include "l5.h"
+
+static const int l5_boot_family[L5PROTO_MAX] = {
+	[L5PROTO_INET]	= AF_INET,
+	[L5PROTO_INET6]	= AF_INET6,
+	[L5PROTO_UNIX]	= AF_UNIX,
+};
+
+/*
+ * TCP's operations for a listener with ours before conn_request; a table for
+ * IPv4 and one for IPv6, filled on the first listen and constant from then on.
+ */
+struct l5_af_ops {
+	const struct inet_connection_sock_af_ops *orig;
+	struct inet_connection_sock_af_ops ops;
+};
+
+static DEFINE_MUTEX(l5_af_lock);	/* guards the filling of these two */
+static struct l5_af_ops l5_af[2];
+
+/* What sk_state_change was before; the same function for all of them. */
+static void (*l5_wakeup)(struct sock *sk);
+
+static struct l5_af_ops *l5_af_of(const struct l5_sock *l5)
+{
+	return &l5_af[l5->proto == L5PROTO_INET6];
+}
+
+/* Does this listener offer rings to who connects? */
+static enum l5_reason l5_why_not(const struct l5_sock *l5)
+{
+	if (!READ_ONCE(l5_sock_net(l5)->enabled))
+		return L5_REASON_DISABLED;
+	if (l5->force == L5_TRANSPORT_BASE)
+		return L5_REASON_FORCED;
+	return READ_ONCE(l5->nopair);
+}
+
+static int l5_conn_request(const struct l5_af_ops *af, struct sock *sk,
+			   struct sk_buff *skb)
+{
+	const struct l5_sock *l5;
+
+	rcu_read_lock();
+	l5 = rcu_dereference_sk_user_data(sk);
+	/* with TCP_DEFER_ACCEPT there is no child before the first byte */
+	if (l5 && !l5_why_not(l5) &&
+	    !inet_csk(sk)->icsk_accept_queue.rskq_defer_accept)
+		l5_meet_note(ntohl(tcp_hdr(skb)->seq));
+	rcu_read_unlock();
+	return af->orig->conn_request(sk, skb);
+}
+
+static int l5_conn_request_v4(struct sock *sk, struct sk_buff *skb)
+{
+	return l5_conn_request(&l5_af[0], sk, skb);
+}
+
+static int l5_conn_request_v6(struct sock *sk, struct sk_buff *skb)
+{
+	return l5_conn_request(&l5_af[1], sk, skb);
+}
+
+/**
+ * l5_boot_error() - keep the owner's sk_err what the bootstrap's is
+ * @l5: the socket
+ *
+ * getsockopt(SO_ERROR) reads and clears the owner's, every other call the
+ * bootstrap's: what one of them took the other must not give again.
+ */
+void l5_boot_error(struct l5_sock *l5)
+{
+	struct sock *bsk = l5->boot->sk;
+
+	if (!READ_ONCE(bsk->sk_err) && !READ_ONCE(l5->err_shown))
+		return;
+	spin_lock_bh(&l5->err_lock);
+	if (!l5->err_shown) {
+		WRITE_ONCE(l5->sk.sk_err, READ_ONCE(bsk->sk_err));
+		l5->err_shown = !!l5->sk.sk_err;
+	} else if (!READ_ONCE(l5->sk.sk_err)) {
+		WRITE_ONCE(bsk->sk_err, 0);
+		l5->err_shown = false;
+	} else if (!READ_ONCE(bsk->sk_err)) {
+		WRITE_ONCE(l5->sk.sk_err, 0);
+		l5->err_shown = false;
+	}
+	spin_unlock_bh(&l5->err_lock);
+}
+
+static void l5_boot_error_report(struct sock *bsk)
+{
+	struct l5_sock *l5;
+
+	read_lock_bh(&bsk->sk_callback_lock);
+	l5 = bsk->sk_user_data;
+	if (l5) {
+		l5_boot_error(l5);
+		/* the wait queue is shared, so this is the bootstrap's too */
+		l5->sk.sk_error_report(&l5->sk);
+	}
+	read_unlock_bh(&bsk->sk_callback_lock);
+}
+
+static void l5_boot_state_change(struct sock *bsk)
+{
+	struct l5_sock *l5;
+
+	read_lock_bh(&bsk->sk_callback_lock);
+	l5 = bsk->sk_user_data;
+	if (l5) {
+		if (l5->proto != L5PROTO_UNIX &&
+		    READ_ONCE(bsk->sk_state) == TCP_ESTABLISHED &&
+		    l5_state(l5) == L5_CONNECTING)
+			l5_meet_established(l5);
+		if (READ_ONCE(bsk->sk_err))
+			l5_boot_error(l5);
+		l5->sk.sk_state_change(&l5->sk);
+	}
+	read_unlock_bh(&bsk->sk_callback_lock);
+}
+
+/**
+ * l5_boot_attach() - join an owner and its bootstrap
+ * @l5: the owner
+ * @boot: the bootstrap
+ * @sock: what the application holds, or will
+ */
+void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
+		    struct socket *sock)
+{
+	struct sock *bsk = boot->sk;
+
+	l5->boot = boot;
+	write_lock_bh(&bsk->sk_callback_lock);
+	rcu_assign_pointer(bsk->sk_wq, &sock->wq);
+	rcu_assign_sk_user_data(bsk, l5);
+	bsk->sk_state_change = l5_boot_state_change;
+	bsk->sk_error_report = l5_boot_error_report;
+	write_unlock_bh(&bsk->sk_callback_lock);
+	/* F_SETFL marks the owner alone; the wait queue knows who wants it */
+	sock_set_flag(bsk, SOCK_FASYNC);
+}
+
+/**
+ * l5_boot_create() - make the bootstrap of a fresh socket
+ * @l5: the socket
+ * @net: its namespace
+ * @kern: whether the kernel itself asks
+ *
+ * Context: may sleep.
+ * Return: what socket() would for the bootstrap's family.
+ */
+int l5_boot_create(struct l5_sock *l5, struct net *net, int kern)
+{
+	struct socket *boot;
+	int err;
+
+	/* not a kernel socket: it holds its namespace as the program's would */
+	err = __sock_create(net, l5_boot_family[l5->proto], SOCK_STREAM, 0,
+			    &boot, kern);
+	if (err)
+		return err;
+	WRITE_ONCE(l5_wakeup, boot->sk->sk_state_change);
+	l5_boot_attach(l5, boot, l5->sk.sk_socket);
+	l5_opts_inherit(l5, l5);
+	return 0;
+}
+
+/* Give back what a child inherited from an AF_L5 listener. */
+static void l5_child_shed(struct sock *sk)
+{
+	struct inet_connection_sock *icsk = inet_csk(sk);
+	int i;
+
+	for (i = 0; i < 2; i++)
+		if (icsk->icsk_af_ops == &l5_af[i].ops)
+			icsk->icsk_af_ops = l5_af[i].orig;
+	sk->sk_state_change = l5_wakeup;
+	rcu_assign_sk_user_data(sk, NULL);
+}
+
+/* Of a listener itself, and the first time of each of its children. */
+static void l5_listen_state_change(struct sock *sk)
+{
+	struct l5_sock *l5;
+
+	rcu_read_lock();
+	l5 = rcu_dereference_sk_user_data(sk);
+	/* without an owner it is the child of one that closes */
+	if (!l5 || l5->boot->sk != sk) {
+		l5_child_shed(sk);
+		if (l5 && sk->sk_state == TCP_ESTABLISHED)
+			l5_meet_child(l5, sk);
+	}
+	rcu_read_unlock();
+	l5_wakeup(sk);
+}
+
+/*
+ * Make the bootstrap a listener that looks for meetings. If something else has
+ * replaced TCP's operations it stays an ordinary one.
+ */
+static void l5_listen_hook(struct l5_sock *l5)
+{
+	struct sock *bsk = l5->boot->sk;
+	struct inet_connection_sock *icsk = inet_csk(bsk);
+	struct l5_af_ops *af = l5_af_of(l5);
+
+	if (l5->proto == L5PROTO_UNIX) {
+		l5_meet_unix_listen(l5);
+		return;
+	}
+	mutex_lock(&l5_af_lock);
+	if (!af->orig) {
+		af->ops = *icsk->icsk_af_ops;
+		af->ops.conn_request = l5->proto == L5PROTO_INET6 ?
+				       l5_conn_request_v6 : l5_conn_request_v4;
+		af->orig = icsk->icsk_af_ops;
+	}
+	mutex_unlock(&l5_af_lock);
+
+	lock_sock(bsk);
+	if (icsk->icsk_af_ops == af->orig) {
+		bsk->sk_state_change = l5_listen_state_change;
+		bsk->sk_error_report = l5->sk.sk_error_report;
+		icsk->icsk_af_ops = &af->ops;
+	} else if (icsk->icsk_af_ops != &af->ops) {
+		WRITE_ONCE(l5->nopair, L5_REASON_OPTION);
+	}
+	release_sock(bsk);
+}
+
+static void l5_listen_unhook(struct l5_sock *l5)
+{
+	struct sock *bsk = l5->boot->sk;
+	struct inet_connection_sock *icsk = inet_csk(bsk);
+	struct l5_af_ops *af = l5_af_of(l5);
+
+	if (l5->proto == L5PROTO_UNIX) {
+		l5_meet_unix_unlisten(l5);
+		return;
+	}
+	lock_sock(bsk);
+	if (icsk->icsk_af_ops == &af->ops)
+		icsk->icsk_af_ops = af->orig;
+	bsk->sk_state_change = l5_boot_state_change;
+	bsk->sk_error_report = l5_boot_error_report;
+	release_sock(bsk);
+}
+
+/* Make the bootstrap's end one that the peer sees as an error. */
+static void l5_reset(struct l5_sock *l5)
+{
+	struct sock *bsk = l5->boot->sk, *peer;
+
+	if (l5->proto != L5PROTO_UNIX) {
+		sock_no_linger(bsk);
+		return;
+	}
+	/* as AF_UNIX does for bytes left in its own queue */
+	peer = unix_peer_get(bsk);
+	if (peer) {
+		WRITE_ONCE(peer->sk_err, ECONNRESET);
+		sock_put(peer);
+	}
+}
+
+/**
+ * l5_boot_release() - end of a socket: its meeting, its rings, its bootstrap
+ * @l5: the socket
+ *
+ * Context: may sleep, as close() of the bootstrap does with SO_LINGER.
+ */
+void l5_boot_release(struct l5_sock *l5)
+{
+	struct socket *boot = l5->boot;
+	struct sock *bsk = boot->sk;
+
+	if (l5_state(l5) == L5_LISTEN) {
+		l5_meet_unix_unlisten(l5);
+		l5_meet_close(l5);
+	}
+	l5_opts_push(l5);
+	l5_meet_cancel(l5);
+	/* a late match may have decided just before */
+	if (l5_state(l5) == L5_SHM && l5_conn_close(l5))
+		l5_reset(l5);
+
+	write_lock_bh(&bsk->sk_callback_lock);
+	rcu_assign_sk_user_data(bsk, NULL);
+	write_unlock_bh(&bsk->sk_callback_lock);
+	sock_release(boot);
+	if (l5->conn)
+		l5_conn_put(l5->conn);
+}
+
+/**
+ * l5_boot_addr() - accept AF_L5 where the bootstrap's family is meant
+ * @l5: the socket
+ * @addr: address in kernel memory
+ * @len: of it
+ *
+ * A program that only knows the number it gave to socket() puts it here too.
+ */
+bool l5_boot_addr(struct l5_sock *l5, struct l5_sockaddr *addr, int len)
+{
+	if (len < (int)sizeof(addr->sa_family))
+		return false;
+	if (addr->sa_family == l5_family)
+		addr->sa_family = l5_boot_family[l5->proto];
+	return true;
+}
+
+/* Is the handshake over and its outcome still open? */
+bool l5_undecided(struct l5_sock *l5)
+{
+	return l5_state(l5) == L5_CONNECTING &&
+	       READ_ONCE(l5->boot->sk->sk_state) == TCP_ESTABLISHED;
+}
+
+static bool l5_decided(struct l5_sock *l5)
+{
+	if (l5_state(l5) != L5_CONNECTING)
+		return true;
+	return !((1 << READ_ONCE(l5->boot->sk->sk_state)) &
+		 (TCPF_SYN_SENT | TCPF_SYN_RECV | TCPF_ESTABLISHED));
+}
+
+/**
+ * l5_wait_decided() - wait until a connecting socket is connected, or not
+ * @l5: the socket
+ * @timeo: how long, jiffies
+ *
+ * Return: 0, -EAGAIN after @timeo, or as sock_intr_errno().
+ */
+long l5_wait_decided(struct l5_sock *l5, long timeo)
+{
+	long left;
+
+	if (l5_decided(l5))
+		return 0;
+	if (!timeo)
+		return -EAGAIN;
+	left = wait_event_interruptible_timeout(*sk_sleep(&l5->sk),
+						l5_decided(l5), timeo);
+	if (left > 0)
+		return 0;
+	return left ? sock_intr_errno(timeo) : -EAGAIN;
+}
+
+/* Put everything in place before the first packet leaves. */
+static void l5_connect_begin(struct l5_sock *l5)
+{
+	enum l5_reason why;
+
+	mutex_lock(&l5->lock);
+	if (l5_state(l5) != L5_IDLE ||
+	    READ_ONCE(l5->boot->sk->sk_state) != TCP_CLOSE)
+		goto out;
+	/* of an attempt that failed; one that had rings keeps them for life */
+	if (l5->conn && !l5->conn->paired) {
+		l5_conn_put(l5->conn);
+		l5->conn = NULL;
+	}
+	why = l5_why_not(l5);
+	if (!why) {
+		l5->end = L5_CLIENT;
+		l5->conn = l5_conn_alloc(l5);
+		if (!l5->conn)
+			why = L5_REASON_NOMEM;
+	}
+	l5->why = why;
+	l5_set_state(l5, L5_CONNECTING, L5_REASON_NONE);
+	if (l5->proto == L5PROTO_UNIX && !why)
+		l5_meet_unix_open(l5);
+out:
+	mutex_unlock(&l5->lock);
+}
+
+static void l5_connect_failed(struct l5_sock *l5)
+{
+	mutex_lock(&l5->lock);
+	if (l5_state(l5) == L5_CONNECTING &&
+	    READ_ONCE(l5->boot->sk->sk_state) == TCP_CLOSE) {
+		l5_meet_cancel(l5);
+		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
+	}
+	mutex_unlock(&l5->lock);
+}
+
+static int l5_connected(struct l5_sock *l5, int flags)
+{
+	/* an option made connect() return before there is a connection */
+	if (l5_state(l5) == L5_CONNECTING && l5->why)
+		l5_set_state(l5, L5_BASE, l5->why);
+	else if (l5_state(l5) == L5_CONNECTING && l5->proto == L5PROTO_UNIX)
+		l5_meet_unix_connected(l5);
+	l5_opts_pull(l5);
+	if (flags & O_NONBLOCK)
+		return l5_undecided(l5) ? -EINPROGRESS : 0;
+	/* bounded by net.l5.match_ms */
+	if (wait_event_killable(*sk_sleep(&l5->sk), l5_decided(l5)))
+		l5_meet_stay(l5, L5_REASON_TIMEOUT);
+	return 0;
+}
+
+/* connect(AF_UNSPEC): TCP resets the connection; the socket can be reused. */
+static int l5_disconnect(struct socket *sock, struct l5_sockaddr *addr,
+			 int len, int flags)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	int err, state;
+
+	mutex_lock(&l5->lock);
+	l5_meet_stay(l5, L5_REASON_CONNECT);
+	state = l5_state(l5);
+	if (state == L5_LISTEN) {
+		l5_meet_close(l5);
+	} else if (state == L5_CONNECTING) {
+		l5_meet_cancel(l5);
+	} else if (state == L5_SHM) {
+		l5_conn_close(l5);
+		WRITE_ONCE(l5->nopair, L5_REASON_CONNECT);
+	}
+	err = l5->boot->ops->connect(l5->boot, addr, len, flags);
+	if (state == L5_LISTEN)
+		l5_listen_unhook(l5);
+	if (state != L5_IDLE)
+		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
+	mutex_unlock(&l5->lock);
+	return err;
+}
+
+/**
+ * l5_connect() - connect the bootstrap and meet the peer
+ * @sock: the socket
+ * @addr: of the bootstrap's family
+ * @len: of @addr
+ * @flags: O_NONBLOCK
+ *
+ * Return: as the bootstrap's. A socket whose outcome is open is connecting.
+ */
+int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
+	       int flags)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	int err;
+
+	if (l5_boot_addr(l5, addr, len) && addr->sa_family == AF_UNSPEC &&
+	    l5->proto != L5PROTO_UNIX)
+		return l5_disconnect(sock, addr, len, flags);
+
+	l5_opts_push(l5);
+	l5_connect_begin(l5);
+	if (l5_undecided(l5)) {
+		if (flags & O_NONBLOCK)
+			return -EALREADY;
+		l5_wait_decided(l5, MAX_SCHEDULE_TIMEOUT);
+	}
+	err = l5->boot->ops->connect(l5->boot, addr, len, flags);
+	if (!err)
+		err = l5_connected(l5, flags);
+	else if (err != -EINPROGRESS && err != -EALREADY)
+		l5_connect_failed(l5);
+	l5_boot_error(l5);
+	return err;
+}
+
+/**
+ * l5_listen() - listen, and offer rings to AF_L5 peers
+ * @sock: the socket
+ * @backlog: the bootstrap's
+ *
+ * Return: as the bootstrap's.
+ */
+int l5_listen(struct socket *sock, int backlog)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	bool fresh;
+	int err;
+
+	l5_opts_push(l5);
+	mutex_lock(&l5->lock);
+	fresh = l5_state(l5) == L5_IDLE;
+	if (fresh) {
+		l5_meet_reopen(l5);
+		l5_listen_hook(l5);
+	}
+	err = l5->boot->ops->listen(l5->boot, backlog);
+	if (fresh && err)
+		l5_listen_unhook(l5);
+	else if (fresh)
+		l5_set_state(l5, L5_LISTEN, L5_REASON_NONE);
+	l5_opts_pull(l5);
+	mutex_unlock(&l5->lock);
+	return err;
+}
+
+/* Is it certain that there is nothing to accept? */
+static bool l5_accept_empty(const struct l5_sock *l5)
+{
+	const struct sock *bsk = l5->boot->sk;
+
+	if (READ_ONCE(bsk->sk_state) != TCP_LISTEN)
+		return false;
+	if (l5->proto == L5PROTO_UNIX)
+		return skb_queue_empty_lockless(&bsk->sk_receive_queue) &&
+		       !READ_ONCE(bsk->sk_shutdown) && !READ_ONCE(bsk->sk_err);
+	return reqsk_queue_empty(&inet_csk(bsk)->icsk_accept_queue);
+}
+
+/* Take the meeting, if there was one, and say what carries the bytes. */
+static void l5_accepted(struct l5_sock *l5, struct l5_sock *listener,
+			struct l5_conn *conn)
+{
+	enum l5_reason why;
+
+	if (conn && conn->paired) {
+		l5_conn_attach(conn, L5_SERVER, l5);
+		l5_set_state(l5, L5_SHM, L5_REASON_NONE);
+		return;
+	}
+	why = conn ? conn->reason : l5_why_not(listener);
+	l5_set_state(l5, L5_BASE, why ?: L5_REASON_PEER);
+	if (conn)
+		l5_conn_put(conn);
+}
+
+/* Accept the bootstrap's next child and the meeting it may have had. */
+int l5_accept(struct socket *sock, struct socket *newsock, L5_ACCEPT_ARGS)
+{
+	struct l5_sock *listener = l5_sk(sock->sk), *l5;
+	const struct proto_ops *ops = listener->boot->ops;
+	struct l5_conn *conn;
+	struct socket *boot;
+	int err;
+
+	if (L5_ACCEPT_FLAGS & O_NONBLOCK && l5_accept_empty(listener))
+		return -EAGAIN;
+
+	l5_opts_push(listener);
+	l5 = l5_sock_alloc(sock_net(&listener->sk), NULL, 0);
+	if (!l5)
+		return -ENOBUFS;
+	l5->proto = listener->proto;
+	l5->sk.sk_protocol = listener->proto;
+	err = sock_create_lite(listener->boot->sk->sk_family, SOCK_STREAM,
+			       listener->boot->sk->sk_protocol, &boot);
+	if (err)
+		goto err_sock;
+	boot->ops = ops;
+	__module_get(ops->owner);
+	err = ops->accept(listener->boot, boot, L5_ACCEPT_PASS);
+	if (err)
+		goto err_boot;
+
+	/* a child made from the SYN has not had its first call yet */
+	lock_sock(boot->sk);
+	if (boot->sk->sk_state_change == l5_listen_state_change)
+		l5_child_shed(boot->sk);
+	release_sock(boot->sk);
+
+	conn = l5_meet_accept(listener, boot->sk);
+	sock_graft(&l5->sk, newsock);
+	l5_boot_attach(l5, boot, newsock);
+	l5_opts_inherit(l5, listener);
+	l5_accepted(l5, listener, conn);
+	l5_net_add(l5);
+	newsock->state = SS_CONNECTED;
+	return 0;
+
+err_boot:
+	sock_release(boot);
+err_sock:
+	sock_put(&l5->sk);
+	l5_boot_error(listener);
+	return err;
+}
+
+/* Send no more. Under tx_lock, so that nothing is published after it. */
+static void l5_shutdown_ring(struct l5_sock *l5)
+{
+	struct sock *sk;
+
+	mutex_lock(&l5->tx_lock);
+	set_bit(L5_END_FIN, &l5_own(l5)->flags);
+	mutex_unlock(&l5->tx_lock);
+	rcu_read_lock();
+	sk = rcu_dereference(l5_peer(l5)->sk);
+	if (sk)
+		sk->sk_state_change(sk);
+	rcu_read_unlock();
+}
+
+/**
+ * l5_shutdown() - shut down the bootstrap, and the ring in the same sense
+ * @sock: the socket
+ * @how: SHUT_RD, SHUT_WR or SHUT_RDWR
+ *
+ * Return: as the bootstrap's.
+ */
+int l5_shutdown(struct socket *sock, int how)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	bool unlisten = false;
+	int err;
+
+	mutex_lock(&l5->lock);
+	/* a half-open meeting is not worth waiting for */
+	l5_meet_stay(l5, L5_REASON_TIMEOUT);
+	if (l5_state(l5) == L5_SHM && (how == SHUT_WR || how == SHUT_RDWR))
+		l5_shutdown_ring(l5);
+	/* TCP stops listening, AF_UNIX only refuses */
+	if (l5_state(l5) == L5_LISTEN && l5->proto != L5PROTO_UNIX &&
+	    (how == SHUT_RD || how == SHUT_RDWR)) {
+		unlisten = true;
+		l5_meet_close(l5);
+	}
+	err = l5->boot->ops->shutdown(l5->boot, how);
+	if (unlisten) {
+		l5_listen_unhook(l5);
+		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
+	} else if (l5_state(l5) == L5_CONNECTING &&
+		   READ_ONCE(l5->boot->sk->sk_state) == TCP_CLOSE) {
+		l5_meet_cancel(l5);
+		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
+	}
+	mutex_unlock(&l5->lock);
+	l5_boot_error(l5);
+	return err;
+}

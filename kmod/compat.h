@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Differences between kernels, and nowhere else.
+ *
+ * Where a stable tree carries a backport the version says nothing; then Kbuild
+ * looks at the headers and defines L5_HAVE_*.
+ */
+#ifndef L5_COMPAT_H
+#define L5_COMPAT_H
+
+#include <linux/net.h>
+#include <linux/sysctl.h>
+#include <linux/timer.h>
+#include <linux/uio.h>
+#include <linux/version.h>
+
+#define L5_KERNEL(a, b)	(LINUX_VERSION_CODE >= KERNEL_VERSION(a, b, 0))
+
+/* bind() and connect() take a type of their own since 7.0 */
+#ifdef L5_HAVE_SOCKADDR_UNSIZED
+#define l5_sockaddr	sockaddr_unsized
+#else
+#define l5_sockaddr	sockaddr
+#endif
+
+/* accept(): the arguments became a structure in 6.10 */
+#if L5_KERNEL(6, 10)
+#define L5_ACCEPT_ARGS		struct proto_accept_arg *arg
+#define L5_ACCEPT_FLAGS		(arg->flags)
+#define L5_ACCEPT_PASS		arg
+#else
+#define L5_ACCEPT_ARGS		int flags, bool kern
+#define L5_ACCEPT_FLAGS		(flags)
+#define L5_ACCEPT_PASS		flags, kern
+#endif
+
+/* sendpage() went away in 6.5 */
+#define L5_HAVE_SENDPAGE	(!L5_KERNEL(6, 5))
+
+/* and with it the iterator over a pipe, the only one that may be short */
+static inline bool l5_iter_may_stop(const struct iov_iter *iter)
+{
+#if L5_KERNEL(6, 5)
+	return false;
+#else
+	return iov_iter_is_pipe(iter);
+#endif
+}
+
+#if L5_KERNEL(6, 16)
+#define l5_from_timer(var, t, field)	timer_container_of(var, t, field)
+#else
+#define l5_from_timer(var, t, field)	from_timer(var, t, field)
+#endif
+
+/* does not wait for a handler that runs */
+static inline void l5_timer_cancel(struct timer_list *t)
+{
+#if L5_KERNEL(6, 2)
+	timer_delete(t);
+#else
+	del_timer(t);
+#endif
+}
+
+/* does */
+static inline void l5_timer_stop(struct timer_list *t)
+{
+#if L5_KERNEL(6, 2)
+	timer_delete_sync(t);
+#else
+	del_timer_sync(t);
+#endif
+}
+
+/* the empty entry that ends a sysctl table went away in 6.11 */
+#if L5_KERNEL(6, 11)
+#define L5_SYSCTL_END
+#else
+#define L5_SYSCTL_END	{ }
+#endif
+
+static inline struct ctl_table_header *
+l5_sysctl_register(struct net *net, const char *path, struct ctl_table *table,
+		   size_t entries)
+{
+#if L5_KERNEL(6, 6)
+	return register_net_sysctl_sz(net, path, table, entries);
+#else
+	return register_net_sysctl(net, path, table);
+#endif
+}
+
+#endif /* L5_COMPAT_H */

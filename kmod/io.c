@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: bytes by system call, and waiting for them.
+ *
+ * Without rings each call is the bootstrap's. With rings the bootstrap still
+ * says everything that is not data: end of file, errors, shutdown states. Who
+ * finds the ring empty asks it, in this order: first whether the stream has
+ * ended, then once more the ring, because what was published before the end
+ * comes before the end.
+ */
+#include <linux/compat.h>
+#include <linux/poll.h>
+#include <linux/sched/clock.h>
+#include <linux/sched/signal.h>
+#include <linux/socket.h>
+#include <linux/sockios.h>
+#include <net/tcp_states.h>
+
+#include <asm/ioctls.h>
+
+#include "l5.h"
+
+/* Has the peer's stream ended, for better or worse? */
+static bool l5_rx_ended(struct l5_sock *l5)
+{
+	const struct sock *bsk = l5->boot->sk;
+	bool ended;
+
+	ended = test_bit(L5_END_FIN, &l5_peer(l5)->flags) ||
+		READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN ||
+		READ_ONCE(bsk->sk_err) || READ_ONCE(l5->sk.sk_err) ||
+		READ_ONCE(bsk->sk_state) == TCP_CLOSE ||
+		sock_flag(bsk, SOCK_DONE);
+	/* P: the end, then the ring; pairs with whatever orders the end after
+	 * the last record: set_bit() under tx_lock, or a packet
+	 */
+	smp_rmb();
+	return ended;
+}
+
+static bool l5_rx_ready(struct l5_sock *l5)
+{
+	return l5_rx_ended(l5) || l5_ring_readable(l5);
+}
+
+/* Can no more be sent, so that the bootstrap has to say why? */
+static bool l5_tx_ended(struct l5_sock *l5)
+{
+	const struct sock *bsk = l5->boot->sk;
+
+	return READ_ONCE(bsk->sk_err) || READ_ONCE(l5->sk.sk_err) ||
+	       READ_ONCE(bsk->sk_shutdown) & SEND_SHUTDOWN ||
+	       READ_ONCE(bsk->sk_state) == TCP_CLOSE ||
+	       test_bit(L5_END_FIN, &l5_own(l5)->flags) ||
+	       test_bit(L5_END_CLOSED, &l5_peer(l5)->flags);
+}
+
+static bool l5_tx_ready(struct l5_sock *l5)
+{
+	return l5_tx_ended(l5) || l5_ring_writable(l5);
+}
+
+/*
+ * Sleep until there is something to do. The wait word is armed on every turn,
+ * before the look that decides to sleep: see l5_ring.h, E and F.
+ *
+ * Return: 0, -EAGAIN after *timeo, or as sock_intr_errno().
+ */
+static int l5_sleep(struct l5_sock *l5, long *timeo, bool tx)
+{
+	struct l5_ctrl *ctrl = l5_own(l5)->ctrl;
+	DEFINE_WAIT_FUNC(wait, woken_wake_function);
+	int err = 0;
+
+	if (!*timeo)
+		return -EAGAIN;
+	add_wait_queue(sk_sleep(&l5->sk), &wait);
+	for (;;) {
+		l5_wait_arm(tx ? &ctrl->tx_wait : &ctrl->rx_wait);
+		if (tx ? l5_tx_ready(l5) : l5_rx_ready(l5))
+			break;
+		if (!*timeo) {
+			err = -EAGAIN;
+			break;
+		}
+		if (signal_pending(current)) {
+			err = sock_intr_errno(*timeo);
+			break;
+		}
+		l5_count(l5, L5_STAT_SLEEPS, 1);
+		*timeo = wait_woken(&wait, TASK_INTERRUPTIBLE, *timeo);
+	}
+	remove_wait_queue(sk_sleep(&l5->sk), &wait);
+	return err;
+}
+
+/*
+ * Look at the ring for a while before sleeping. Whoever else wants the CPU,
+ * perhaps the peer, gets it.
+ */
+static void l5_spin(struct l5_sock *l5)
+{
+	int us = READ_ONCE(l5->spin_us);
+	u64 end;
+	int i;
+
+	if (us < 0) {
+#ifdef CONFIG_NET_RX_BUSY_POLL
+		us = READ_ONCE(l5->boot->sk->sk_ll_usec);
+#else
+		us = 0;
+#endif
+		us = us ?: READ_ONCE(l5_sock_net(l5)->spin_us);
+	}
+	if (!us || num_online_cpus() == 1)
+		return;
+	l5_count(l5, L5_STAT_SPINS, 1);
+	end = local_clock() + (u64)us * NSEC_PER_USEC;
+	do {
+		for (i = 0; i < 32; i++) {
+			if (l5_ring_readable(l5))
+				return;
+			cpu_relax();
+		}
+		if (l5_rx_ended(l5) || need_resched() ||
+		    signal_pending(current))
+			return;
+	} while (local_clock() < end);
+}
+
+/*
+ * What the bootstrap makes of a call, with the errors it gives counted as
+ * given by its owner too.
+ */
+static int l5_boot_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
+{
+	int ret;
+
+	l5_boot_error(l5);
+	l5_opts_push(l5);
+	ret = l5->boot->ops->sendmsg(l5->boot, msg, len);
+	l5_boot_error(l5);
+	return ret;
+}
+
+static int l5_boot_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
+			   int flags)
+{
+	int ret;
+
+	l5_boot_error(l5);
+	l5_opts_push(l5);
+	ret = l5->boot->ops->recvmsg(l5->boot, msg, len, flags);
+	l5_boot_error(l5);
+	return ret;
+}
+
+/* While connecting, who may block waits for the outcome, as TCP does. */
+static int l5_connecting(struct l5_sock *l5, bool nonblock, long timeo)
+{
+	if (l5_state(l5) != L5_CONNECTING)
+		return 0;
+	if (nonblock)
+		return l5_undecided(l5) ? -EAGAIN : 0;
+	return l5_wait_decided(l5, timeo);
+}
+
+/*
+ * The peer closed when a record had just been published. TCP's answer to such
+ * bytes is a reset, so send it one that asks for it.
+ */
+static void l5_send_to_closed(struct l5_sock *l5)
+{
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+	struct kvec vec = { .iov_base = "", .iov_len = 1 };
+
+	if (l5->proto != L5PROTO_UNIX)
+		kernel_sendmsg(l5->boot, &msg, &vec, 1, 1);
+}
+
+/* The checks that the bootstrap would make before it looks at the bytes. */
+static int l5_shm_send_check(struct l5_sock *l5, struct msghdr *msg)
+{
+	struct sockcm_cookie sockc = { };
+
+	if (msg->msg_flags & MSG_OOB)
+		return -EOPNOTSUPP;
+	if (l5->proto == L5PROTO_UNIX) {
+		if (msg->msg_namelen)
+			return -EISCONN;
+		/* credentials and descriptors do not travel in a ring */
+		return msg->msg_controllen ? -EOPNOTSUPP : 0;
+	}
+	if (msg->msg_controllen)
+		return sock_cmsg_send(l5->boot->sk, msg, &sockc);
+	return 0;
+}
+
+static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
+{
+	long timeo = sock_sndtimeo(&l5->sk, msg->msg_flags & MSG_DONTWAIT);
+	size_t done = 0;
+	ssize_t n;
+	int err;
+
+	if (l5_tx_ended(l5))
+		goto ended;
+	err = l5_shm_send_check(l5, msg);
+	if (err)
+		return err;
+	while (msg_data_left(msg)) {
+		mutex_lock(&l5->tx_lock);
+		do {
+			if (l5_tx_ended(l5)) {
+				mutex_unlock(&l5->tx_lock);
+				goto ended;
+			}
+			n = l5_ring_write(l5, &msg->msg_iter);
+			if (n > 0)
+				done += n;
+		} while (n > 0 && msg_data_left(msg));
+		mutex_unlock(&l5->tx_lock);
+		if (n == -EPIPE) {
+			/* taken, like what TCP sends to who is gone */
+			l5_send_to_closed(l5);
+			return len - msg_data_left(msg);
+		}
+		if (n == -EAGAIN) {
+			sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &l5->sk);
+			if (!timeo)
+				l5_wait_arm(&l5_own(l5)->ctrl->tx_wait);
+			n = l5_sleep(l5, &timeo, true);
+		}
+		if (n == -EPROTO)
+			l5_ring_violation(l5);
+		if (n < 0)
+			return done ?: n;
+	}
+	return done;
+
+ended:
+	if (done)
+		return done;
+	/* local: shut down here, but the bootstrap has not been told yet */
+	if (test_bit(L5_END_FIN, &l5_own(l5)->flags) &&
+	    !(READ_ONCE(l5->boot->sk->sk_shutdown) & SEND_SHUTDOWN))
+		return sk_stream_error(&l5->sk, msg->msg_flags, -EPIPE);
+	err = sock_error(&l5->sk);
+	if (err == -EPROTO)
+		return err;
+	if (err)
+		WRITE_ONCE(l5->sk.sk_err, -err);
+	return l5_boot_sendmsg(l5, msg, len);
+}
+
+/**
+ * l5_sendmsg() - send on a socket in any state
+ * @sock: the socket
+ * @msg: what and how
+ * @len: bytes in it
+ *
+ * Return: as the bootstrap's.
+ */
+int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	bool nonblock = msg->msg_flags & MSG_DONTWAIT;
+	int err;
+
+	err = l5_connecting(l5, nonblock, sock_sndtimeo(&l5->sk, nonblock));
+	if (err)
+		return err;
+	if (l5_state(l5) == L5_SHM)
+		return l5_shm_sendmsg(l5, msg, len);
+	err = l5_boot_sendmsg(l5, msg, len);
+	/* connected by sending, with TCP Fast Open */
+	if (err >= 0 && l5_state(l5) == L5_IDLE)
+		l5_set_state(l5, L5_BASE, L5_REASON_CONNECT);
+	return err;
+}
+
+#if L5_HAVE_SENDPAGE
+ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
+		    size_t size, int flags)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+
+	/* the bootstrap can do without a copy, a ring cannot */
+	if (l5_state(l5) == L5_BASE && l5->boot->ops->sendpage)
+		return l5->boot->ops->sendpage(l5->boot, page, offset, size,
+					       flags);
+	return sock_no_sendpage(sock, page, offset, size, flags);
+}
+#endif
+
+static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
+			  int flags)
+{
+	long timeo = sock_rcvtimeo(&l5->sk, flags & MSG_DONTWAIT);
+	size_t target = sock_rcvlowat(&l5->sk, flags & MSG_WAITALL, len);
+	bool peek = flags & MSG_PEEK, spun = false, ended;
+	bool discard = flags & MSG_TRUNC && l5->proto != L5PROTO_UNIX;
+	size_t done = 0;
+	ssize_t n;
+
+	msg->msg_namelen = 0;
+	if (flags & MSG_OOB)
+		return l5->proto == L5PROTO_UNIX ? -EOPNOTSUPP : -EINVAL;
+	for (;;) {
+		ended = l5_rx_ended(l5);
+		mutex_lock(&l5->rx_lock);
+		if (peek)
+			n = l5_ring_peek(l5, &msg->msg_iter, done, len - done);
+		else
+			n = l5_ring_read(l5, &msg->msg_iter, len - done,
+					 discard);
+		mutex_unlock(&l5->rx_lock);
+		if (n == -EPROTO)
+			l5_ring_violation(l5);
+		if (n < 0 && n != -EAGAIN)
+			return done ?: n;
+		if (n >= 0)
+			done += n;
+		if (done >= target || (n >= 0 && done == len))
+			return done;
+		if (n > 0)
+			continue;
+		if (ended)
+			break;
+		if (timeo && !done && !spun) {
+			spun = true;
+			l5_spin(l5);
+			if (l5_rx_ready(l5))
+				continue;
+		}
+		n = l5_sleep(l5, &timeo, false);
+		if (n)
+			return done ?: n;
+	}
+	if (done)
+		return done;
+	n = sock_error(&l5->sk);
+	if (n == -EPROTO)
+		return n;
+	if (n)
+		WRITE_ONCE(l5->sk.sk_err, -n);
+	n = l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
+	/* the FIN is still on its way */
+	return n == -EAGAIN ? 0 : n;
+}
+
+/**
+ * l5_recvmsg() - receive on a socket in any state
+ * @sock: the socket
+ * @msg: where to
+ * @len: bytes of room
+ * @flags: MSG_*
+ *
+ * Return: as the bootstrap's.
+ */
+int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	bool nonblock = flags & MSG_DONTWAIT;
+	int err;
+
+	err = l5_connecting(l5, nonblock, sock_rcvtimeo(&l5->sk, nonblock));
+	if (err)
+		return err;
+	if (l5_state(l5) == L5_SHM && !(flags & MSG_ERRQUEUE))
+		return l5_shm_recvmsg(l5, msg, len, flags);
+	return l5_boot_recvmsg(l5, msg, len, flags);
+}
+
+/* Is there as much as SO_RCVLOWAT wants? */
+static bool l5_poll_readable(struct l5_sock *l5)
+{
+	size_t low = READ_ONCE(l5->sk.sk_rcvlowat);
+	bool ret;
+
+	if (!l5_ring_readable(l5))
+		return false;
+	if (low <= 1)
+		return true;
+	/* a full ring has all it will ever have */
+	low = min_t(size_t, low, l5_peer(l5)->size / 4);
+	mutex_lock(&l5->rx_lock);
+	ret = l5_ring_count(l5, !l5->end, low) >= low;
+	mutex_unlock(&l5->rx_lock);
+	return ret;
+}
+
+/**
+ * l5_poll() - what could be done without waiting
+ * @file: the socket's file
+ * @sock: the socket
+ * @wait: the caller's table, or NULL
+ *
+ * The wait word for data is armed on every call, that for room when there is
+ * none: only then does an edge-triggered waiter hear of the next byte without
+ * having drained the ring, see l5_ring.h.
+ *
+ * Return: as the bootstrap's.
+ */
+__poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
+{
+	const __poll_t out = EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	struct l5_ctrl *ctrl;
+	__poll_t mask;
+	bool fin;
+
+	sock_poll_wait(file, sock, wait);
+	l5_boot_error(l5);
+	if (l5_undecided(l5))
+		return 0;
+	if (l5_state(l5) != L5_SHM)
+		return l5->boot->ops->poll(file, l5->boot, NULL);
+
+	ctrl = l5_own(l5)->ctrl;
+	l5_wait_arm(&ctrl->rx_wait);
+	fin = test_bit(L5_END_FIN, &l5_peer(l5)->flags);
+	mask = l5->boot->ops->poll(file, l5->boot, NULL);
+	if (fin)
+		mask |= EPOLLIN | EPOLLRDNORM | EPOLLRDHUP;
+	if (READ_ONCE(l5->sk.sk_err))
+		mask |= EPOLLERR;
+	if (l5_poll_readable(l5))
+		mask |= EPOLLIN | EPOLLRDNORM;
+	if (READ_ONCE(l5->boot->sk->sk_shutdown) & SEND_SHUTDOWN)
+		return mask;
+	if (!l5_ring_writable(l5)) {
+		sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &l5->sk);
+		l5_wait_arm(&ctrl->tx_wait);
+		if (!l5_ring_writable(l5))
+			mask &= ~out;
+	}
+	return mask;
+}
+
+static int l5_shm_ioctl(struct l5_sock *l5, unsigned int cmd, int *answer)
+{
+	size_t n = 0;
+
+	switch (cmd) {
+	case SIOCINQ:
+		mutex_lock(&l5->rx_lock);
+		n = l5_ring_count(l5, !l5->end, INT_MAX);
+		mutex_unlock(&l5->rx_lock);
+		break;
+	case SIOCOUTQ:
+		/*
+		 * TCP counts what the peer's kernel does not have, AF_UNIX
+		 * what the peer did not read.
+		 */
+		if (l5->proto == L5PROTO_UNIX)
+			n = l5_ring_count(l5, l5->end, INT_MAX);
+		break;
+	default:
+		return -ENOIOCTLCMD;
+	}
+	*answer = n;
+	return 0;
+}
+
+/**
+ * l5_ioctl() - queue lengths of a ring, or what the bootstrap answers
+ * @sock: the socket
+ * @cmd: request
+ * @arg: of it
+ *
+ * Return: as the bootstrap's.
+ */
+int l5_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	int answer;
+
+	if (l5_state(l5) == L5_SHM && !l5_shm_ioctl(l5, cmd, &answer))
+		return put_user(answer, (int __user *)arg);
+	return l5->boot->ops->ioctl(l5->boot, cmd, arg);
+}
+
+#ifdef CONFIG_COMPAT
+int l5_compat_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	int answer;
+
+	if (l5_state(l5) == L5_SHM && !l5_shm_ioctl(l5, cmd, &answer))
+		return put_user(answer, (int __user *)compat_ptr(arg));
+	if (!l5->boot->ops->compat_ioctl)
+		return -ENOIOCTLCMD;
+	return l5->boot->ops->compat_ioctl(l5->boot, cmd, arg);
+}
+#endif

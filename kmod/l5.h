@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * AF_L5 inside the module: the objects, who owns them, which lock guards what.
+ *
+ * Objects
+ *
+ *   l5_sock   the socket an application holds. It owns one bootstrap socket
+ *             (TCP or AF_UNIX) from its creation to its release. Freed after
+ *             an RCU grace period, since a peer wakes it without a reference.
+ *   l5_conn   one meeting of two ends: made by connect(), before the first
+ *             packet leaves, in the task that is charged for it. Holds both
+ *             rings. Referenced by the client's l5_sock and, once paired, by
+ *             the listener's pending list and then the accepted l5_sock.
+ *             Its memory goes with the last reference, an RCU grace period
+ *             later. What is mapped or pinned keeps its pages by itself.
+ *
+ * Lifetimes: l5_sock.conn changes only while the state is IDLE or CONNECTING
+ * and stays for life once the state is SHM, so who reads SHM (acquire) may use
+ * it until the release of the socket, which no system call outlives.
+ *
+ * Lock order, outer to inner
+ *
+ *   l5_sock.lock (mutex)      connect, listen, disconnect of one socket
+ *   l5_sock.tx_lock, rx_lock  (mutexes, never both) cursors of one direction
+ *   lock_sock(l5_sock)        its SOL_SOCKET options
+ *   lock_sock(bootstrap)      its own business
+ *   meet bucket (spin, bh)    the table of open meetings; who takes one out of
+ *                             it decides its outcome
+ *   l5_unix_lock              (spin, bh) the AF_UNIX listeners
+ *   l5_sock.pending_lock      (spin, bh) a listener's decided, unaccepted ones
+ *   boot->sk_callback_lock    bootstrap to l5_sock pointer
+ *
+ * The softirq that completes a handshake holds the bootstrap's spinlock and
+ * takes the last three. No lock of these is held across a sleep but the
+ * mutexes, and none of them while waiting for a peer.
+ */
+#ifndef L5_H
+#define L5_H
+
+#include <linux/list.h>
+#include <linux/mm_types.h>
+#include <linux/mutex.h>
+#include <linux/net.h>
+#include <linux/refcount.h>
+#include <linux/spinlock.h>
+#include <linux/timer.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
+
+#include "../uapi/l5.h"
+#include "../uapi/l5_ring.h"
+#include "compat.h"
+
+/* What a socket is. l5_set_state() alone changes it. */
+enum l5_state {
+	L5_IDLE,	/* fresh, bound, or disconnected */
+	L5_LISTEN,
+	L5_CONNECTING,	/* until it is decided what carries the bytes */
+	L5_BASE,	/* the bootstrap socket does */
+	L5_SHM,		/* rings do, the bootstrap socket carries FIN and RST */
+	L5_STATE_MAX
+};
+
+/**
+ * struct l5_acct - ring memory charged to a network namespace
+ * @ref: the namespace's and one for each connection, which may outlive it
+ * @reserved: bytes of all rings at their full size, what the limit is about
+ * @pages: pages really allocated
+ * @pairs: paired connections
+ */
+struct l5_acct {
+	refcount_t ref;
+	atomic_long_t reserved;
+	atomic_long_t pages;
+	atomic_long_t pairs;
+};
+
+/* Bits of l5_end.flags */
+#define L5_END_FIN	0	/* sends no more */
+#define L5_END_CLOSED	1	/* nobody reads any more */
+
+/**
+ * struct l5_end - one end of a connection: what it writes, what it has read
+ * @sk: the l5_sock holding this end, NULL before accept() and after release
+ * @flags: L5_END_*, set by this end, read by the other
+ * @ctrl: control page, see l5_ring.h
+ * @size: of the ring this end writes
+ * @pages: of that ring, each NULL until first written
+ * @prod: cursors, under the l5_sock's tx_lock
+ * @tx_bytes: payload written, under tx_lock
+ * @cons: cursors into the other end's ring, under rx_lock
+ * @rx_bytes: payload read, under rx_lock
+ */
+struct l5_end {
+	struct sock __rcu *sk;
+	unsigned long flags;
+	struct l5_ctrl *ctrl;
+	u32 size;
+	struct page **pages;
+	struct l5_prod prod ____cacheline_aligned_in_smp;
+	u64 tx_bytes;
+	struct l5_cons cons ____cacheline_aligned_in_smp;
+	u64 rx_bytes;
+};
+
+/* The connecting end's index in l5_conn.end, and the accepting one's. */
+#define L5_CLIENT	0
+#define L5_SERVER	1
+
+/**
+ * struct l5_conn - a meeting of two ends, and their rings once they have met
+ * @ref: see the top of this file
+ * @hash: in the table while the outcome is open; under the bucket lock
+ * @key: what the other end will look for, see meet.c
+ * @client: the connecting socket; valid while hashed
+ * @timer: ends the wait
+ * @pending: in the listener's list until accepted
+ * @child: the bootstrap socket accept() will return; while pending
+ * @reason: why not paired, if not
+ * @paired: the outcome, valid once unhashed
+ * @end: the two ends
+ * @acct: whom the memory is charged to
+ * @memcg: likewise
+ * @rcu: delays the end
+ */
+struct l5_conn {
+	refcount_t ref;
+	struct hlist_node hash;
+	u64 key;
+	struct l5_sock *client;
+	struct timer_list timer;
+	struct list_head pending;
+	struct sock *child;
+	enum l5_reason reason;
+	bool paired;
+	struct l5_end end[2];
+	struct l5_acct *acct;
+	struct mem_cgroup *memcg;
+	struct rcu_head rcu;
+};
+
+/**
+ * struct l5_opts - options of SOL_SOCKET, as l5_opts_push() handed them down
+ *
+ * The fields of struct sock that they set, by the same names.
+ */
+struct l5_opts {
+	unsigned long flags;
+	unsigned long linger;
+	unsigned long pacing;
+	long sndtimeo;
+	long rcvtimeo;
+	int sndbuf;
+	int rcvbuf;
+	int dev;
+	u32 priority;
+	u32 mark;
+	u32 ll_usec;
+	u8 reuse;
+	u8 reuseport;
+	u8 userlocks;
+};
+
+/**
+ * struct l5_sock - an AF_L5 socket
+ * @sk: generic part, first; its lock guards options only
+ * @boot: bootstrap socket
+ * @state: &enum l5_state, read with l5_state()
+ * @reason: why the state is L5_BASE
+ * @proto: L5PROTO_*
+ * @end: index of this socket's end in @conn
+ * @force: &enum l5_transport asked for by L5_FORCE
+ * @nopair: reason not to offer rings at all, L5_REASON_NONE if there is none
+ * @why: reason why the present connect() offers none, likewise
+ * @spin_us: option L5_SPIN_US
+ * @err_shown: the bootstrap's error was copied to @sk, under @err_lock
+ * @opts: what the bootstrap was told, under its lock
+ * @err_lock: see l5_boot_error()
+ * @closing: a listener that takes no more meetings; under @pending_lock
+ * @conn: see the top of this file
+ * @lock: serialises connect, listen and disconnect
+ * @tx_lock: serialises senders
+ * @rx_lock: serialises receivers
+ * @pending: paired connections that wait for accept()
+ * @pending_lock: guards @pending, @closing
+ * @node: in the namespace's list of sockets
+ * @unix_node: in the table of AF_UNIX listeners, see meet.c
+ */
+struct l5_sock {
+	struct sock sk;
+	struct socket *boot;
+	int state;
+	u8 reason;
+	u8 proto;
+	u8 end;
+	u8 force;
+	u8 nopair;
+	u8 why;
+	bool err_shown;
+	bool closing;
+	int spin_us;
+	struct l5_opts opts;
+	spinlock_t err_lock;
+	struct l5_conn *conn;
+	struct mutex lock;
+	struct mutex tx_lock;
+	struct mutex rx_lock;
+	struct list_head pending;
+	spinlock_t pending_lock;
+	struct hlist_node node;
+	struct hlist_node unix_node;
+};
+
+static inline struct l5_sock *l5_sk(const struct sock *sk)
+{
+	return (struct l5_sock *)sk;
+}
+
+/* H, pairs with I in l5_set_state(): who sees SHM sees the connection */
+static inline int l5_state(const struct l5_sock *l5)
+{
+	return smp_load_acquire(&l5->state);
+}
+
+static inline struct l5_end *l5_own(const struct l5_sock *l5)
+{
+	return &l5->conn->end[l5->end];
+}
+
+static inline struct l5_end *l5_peer(const struct l5_sock *l5)
+{
+	return &l5->conn->end[!l5->end];
+}
+
+/* af_l5.c */
+extern int l5_family;
+struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern);
+bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason);
+
+/* boot.c */
+int l5_boot_create(struct l5_sock *l5, struct net *net, int kern);
+void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
+		    struct socket *sock);
+void l5_boot_release(struct l5_sock *l5);
+void l5_boot_error(struct l5_sock *l5);
+bool l5_boot_addr(struct l5_sock *l5, struct l5_sockaddr *addr, int len);
+int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
+	       int flags);
+int l5_listen(struct socket *sock, int backlog);
+int l5_accept(struct socket *sock, struct socket *newsock, L5_ACCEPT_ARGS);
+int l5_shutdown(struct socket *sock, int how);
+long l5_wait_decided(struct l5_sock *l5, long timeo);
+bool l5_undecided(struct l5_sock *l5);
+
+/* meet.c */
+void l5_meet_note(u32 isn);
+void l5_meet_established(struct l5_sock *l5);
+void l5_meet_child(struct l5_sock *listener, struct sock *child);
+void l5_meet_unix_open(struct l5_sock *l5);
+void l5_meet_unix_connected(struct l5_sock *l5);
+void l5_meet_unix_listen(struct l5_sock *l5);
+void l5_meet_unix_unlisten(struct l5_sock *l5);
+struct l5_conn *l5_meet_accept(struct l5_sock *listener, struct sock *child);
+void l5_meet_stay(struct l5_sock *l5, enum l5_reason why);
+void l5_meet_cancel(struct l5_sock *l5);
+void l5_meet_reopen(struct l5_sock *listener);
+void l5_meet_close(struct l5_sock *listener);
+void l5_meet_init_conn(struct l5_conn *conn);
+
+/* ring.c */
+struct l5_conn *l5_conn_alloc(struct l5_sock *client);
+void l5_conn_put(struct l5_conn *conn);
+bool l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener);
+void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5);
+bool l5_conn_close(struct l5_sock *l5);
+ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from);
+ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
+		     bool discard);
+ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
+		     size_t len);
+size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough);
+bool l5_ring_readable(struct l5_sock *l5);
+bool l5_ring_writable(struct l5_sock *l5);
+void l5_ring_violation(struct l5_sock *l5);
+
+/* io.c */
+int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len);
+int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags);
+__poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait);
+int l5_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg);
+#ifdef CONFIG_COMPAT
+int l5_compat_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg);
+#endif
+#if L5_HAVE_SENDPAGE
+ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
+		    size_t size, int flags);
+#endif
+
+/* opts.c */
+int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
+		  unsigned int optlen);
+int l5_getsockopt(struct socket *sock, int level, int optname,
+		  char __user *optval, int __user *optlen);
+void l5_opts_push(struct l5_sock *l5);
+void l5_opts_pull(struct l5_sock *l5);
+void l5_keepalive(struct sock *sk, int on);
+int l5_set_rcvlowat(struct sock *sk, int val);
+void l5_opts_inherit(struct l5_sock *l5, const struct l5_sock *listener);
+
+/* netns.c */
+enum l5_stat {
+	L5_STAT_CONN_SHM,
+	L5_STAT_CONN_BASE,
+	L5_STAT_BYTES_TX,
+	L5_STAT_BYTES_RX,
+	L5_STAT_DOORBELLS,
+	L5_STAT_SLEEPS,
+	L5_STAT_SPINS,
+	L5_STAT_VIOLATIONS,
+	L5_STAT_FALLBACK,	/* and one for each reason after it */
+	L5_STAT_MAX = L5_STAT_FALLBACK + L5_REASON_MAX
+};
+
+struct l5_stats {
+	u64 v[L5_STAT_MAX];
+};
+
+/**
+ * struct l5_net - a network namespace's part
+ * @enabled: net.l5.enabled: 0 leaves every new connection on its bootstrap
+ * @spin_us: net.l5.spin_us: see L5_SPIN_US
+ * @ring_kb: net.l5.ring_kb: size of a ring when no buffer size was asked for
+ * @ring_max_kb: net.l5.ring_max_kb: most that SO_SNDBUF and SO_RCVBUF can get
+ * @mem_max_kb: net.l5.mem_max_kb: most that all rings may reserve
+ * @match_ms: net.l5.match_ms: how long to wait for a server known to be AF_L5
+ * @acct: memory charged
+ * @stats: counters
+ * @lock: guards @socks
+ * @socks: all sockets, for /proc/net/l5
+ * @sysctl: its table
+ */
+struct l5_net {
+	unsigned int enabled;
+	unsigned int spin_us;
+	unsigned int ring_kb;
+	unsigned int ring_max_kb;
+	unsigned long mem_max_kb;
+	unsigned int match_ms;
+	struct l5_acct *acct;
+	struct l5_stats __percpu *stats;
+	spinlock_t lock;
+	struct hlist_head socks;
+	struct ctl_table_header *sysctl;
+};
+
+struct l5_net *l5_net(const struct net *net);
+void l5_acct_put(struct l5_acct *acct);
+void l5_net_add(struct l5_sock *l5);
+void l5_net_del(struct l5_sock *l5);
+int l5_net_init(void);
+void l5_net_exit(void);
+
+static inline struct l5_net *l5_sock_net(const struct l5_sock *l5)
+{
+	return l5_net(sock_net(&l5->sk));
+}
+
+static inline void l5_count(const struct l5_sock *l5, int stat, u64 n)
+{
+	this_cpu_add(l5_sock_net(l5)->stats->v[stat], n);
+}
+
+#endif /* L5_H */

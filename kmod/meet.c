@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: how two ends of a connection find each other in the kernel.
+ *
+ * TCP. Both ends of a connection on which no data has moved hold the same 64
+ * random bits, mirrored: {write_seq, copied_seq} of the client is
+ * {copied_seq, write_seq} of the child. That survives address translation and
+ * network namespaces, and differs if something in between terminated the
+ * connection. The client enters the table in its sk_state_change, which runs
+ * before its final ACK leaves; the child that this ACK creates looks it up. So
+ * a child never looks too early, by packet causality.
+ *
+ * connect() may return before the child exists, though. Therefore the listener
+ * notes the sequence number of each SYN it answers, before the SYN-ACK leaves;
+ * a client that finds its own noted knows that an AF_L5 child is to come, and
+ * waits for it, bounded. One that does not, stays TCP without any delay.
+ *
+ * AF_UNIX. The kernel's peer pointer says who the other end is; the table
+ * serves to let exactly one of connect() and accept() pair the two.
+ *
+ * The claim: an entry of the table is an open meeting. Who takes it out, under
+ * the bucket's lock, decides: the child that it is paired, a time-out, a close
+ * or an error that it stays on its bootstrap. The other finds nothing.
+ */
+#include <linux/hash.h>
+#include <linux/jhash.h>
+#include <linux/tcp.h>
+#include <net/af_unix.h>
+#include <net/tcp.h>
+
+#include "l5.h"
+
+#define L5_MEET_BITS	8
+#define L5_NOTE_BITS	12
+
+struct l5_bucket {
+	spinlock_t lock;	/* outcome of the meetings in @head */
+	struct hlist_head head;
+};
+
+static struct l5_bucket l5_buckets[1 << L5_MEET_BITS] = {
+	[0 ... (1 << L5_MEET_BITS) - 1] = {
+		.lock = __SPIN_LOCK_UNLOCKED(l5_buckets.lock)
+	}
+};
+
+/*
+ * Initial sequence numbers of the SYNs that AF_L5 listeners answered. Lossy:
+ * an entry overwritten too early costs one connection its rings.
+ */
+static u32 l5_notes[1 << L5_NOTE_BITS];
+
+/* AF_UNIX listeners by the address they share with their children. */
+static DEFINE_SPINLOCK(l5_unix_lock);
+static HLIST_HEAD(l5_unix_listeners);
+
+static u32 *l5_note(u32 isn)
+{
+	return &l5_notes[hash_32(isn, L5_NOTE_BITS)];
+}
+
+/**
+ * l5_meet_note() - an AF_L5 listener is about to answer a SYN
+ * @isn: the client's initial sequence number
+ */
+void l5_meet_note(u32 isn)
+{
+	/* the SYN-ACK orders this before the client's look */
+	WRITE_ONCE(*l5_note(isn), isn);
+}
+
+static struct l5_bucket *l5_bucket(u64 key)
+{
+	return &l5_buckets[hash_64(key, L5_MEET_BITS)];
+}
+
+static struct l5_conn *l5_meet_find(struct l5_bucket *b, u64 key)
+{
+	struct l5_conn *conn;
+
+	lockdep_assert_held(&b->lock);
+	hlist_for_each_entry(conn, &b->head, hash)
+		if (conn->key == key)
+			return conn;
+	return NULL;
+}
+
+static void l5_meet_enter(struct l5_bucket *b, struct l5_conn *conn)
+{
+	lockdep_assert_held(&b->lock);
+	hlist_add_head(&conn->hash, &b->head);
+}
+
+/* Take the entry out and say what becomes of its client; wake it later. */
+static void l5_meet_decide(struct l5_bucket *b, struct l5_conn *conn,
+			   struct l5_sock *listener)
+{
+	struct l5_sock *client = conn->client;
+
+	lockdep_assert_held(&b->lock);
+	hlist_del_init(&conn->hash);
+	l5_timer_cancel(&conn->timer);
+	if (listener)
+		conn->paired = l5_conn_pair(conn, listener);
+	if (conn->paired)
+		l5_set_state(client, L5_SHM, L5_REASON_NONE);
+	else
+		l5_set_state(client, L5_BASE, conn->reason);
+}
+
+static void l5_meet_timeout(struct timer_list *t)
+{
+	struct l5_conn *conn = l5_from_timer(conn, t, timer);
+	struct l5_bucket *b = l5_bucket(conn->key);
+
+	spin_lock(&b->lock);
+	if (!hlist_unhashed(&conn->hash)) {
+		conn->reason = L5_REASON_TIMEOUT;
+		l5_meet_decide(b, conn, NULL);
+	}
+	spin_unlock(&b->lock);
+	/* the client waits for this timer to end before it goes away */
+	conn->client->sk.sk_state_change(&conn->client->sk);
+}
+
+void l5_meet_init_conn(struct l5_conn *conn)
+{
+	INIT_HLIST_NODE(&conn->hash);
+	INIT_LIST_HEAD(&conn->pending);
+	timer_setup(&conn->timer, l5_meet_timeout, 0);
+}
+
+/**
+ * l5_meet_established() - a client's handshake is over on its side
+ * @l5: the client
+ *
+ * Context: the bootstrap's lock held, its final ACK not sent yet.
+ */
+void l5_meet_established(struct l5_sock *l5)
+{
+	const struct tcp_sock *tp = tcp_sk(l5->boot->sk);
+	unsigned int ms = READ_ONCE(l5_sock_net(l5)->match_ms);
+	u32 isn = tp->write_seq - 1;
+	struct l5_conn *conn = l5->conn;
+	struct l5_bucket *b;
+
+	if (l5->why) {
+		l5_set_state(l5, L5_BASE, l5->why);
+		return;
+	}
+	if (READ_ONCE(*l5_note(isn)) != isn) {
+		l5_set_state(l5, L5_BASE, L5_REASON_PEER);
+		return;
+	}
+	if (!ms) {
+		l5_set_state(l5, L5_BASE, L5_REASON_TIMEOUT);
+		return;
+	}
+	conn->key = (u64)tp->write_seq << 32 | READ_ONCE(tp->copied_seq);
+	b = l5_bucket(conn->key);
+	spin_lock_bh(&b->lock);
+	l5_meet_enter(b, conn);
+	mod_timer(&conn->timer, jiffies + msecs_to_jiffies(ms));
+	spin_unlock_bh(&b->lock);
+}
+
+/*
+ * Make a decided connection wait for accept(). A closing listener takes none:
+ * the bootstrap will be reset, and with it the client.
+ */
+static void l5_meet_pend(struct l5_sock *listener, struct l5_conn *conn,
+			 struct sock *child)
+{
+	spin_lock_bh(&listener->pending_lock);
+	if (!listener->closing) {
+		refcount_inc(&conn->ref);
+		conn->child = child;
+		child->sk_user_data = conn;
+		list_add_tail(&conn->pending, &listener->pending);
+	} else {
+		set_bit(L5_END_CLOSED, &conn->end[L5_SERVER].flags);
+	}
+	spin_unlock_bh(&listener->pending_lock);
+}
+
+/**
+ * l5_meet_child() - a listener's child came into being
+ * @listener: the listener
+ * @child: the child's bootstrap socket, locked
+ */
+void l5_meet_child(struct l5_sock *listener, struct sock *child)
+{
+	const struct tcp_sock *tp = tcp_sk(child);
+	u64 key = (u64)READ_ONCE(tp->copied_seq) << 32 | tp->write_seq;
+	struct l5_bucket *b = l5_bucket(key);
+	struct sock *wake = NULL;
+	struct l5_conn *conn;
+
+	spin_lock_bh(&b->lock);
+	conn = l5_meet_find(b, key);
+	if (conn) {
+		l5_meet_decide(b, conn, listener);
+		l5_meet_pend(listener, conn, child);
+		wake = &conn->client->sk;
+		sock_hold(wake);
+	}
+	spin_unlock_bh(&b->lock);
+	if (wake) {
+		wake->sk_state_change(wake);
+		sock_put(wake);
+	}
+}
+
+/**
+ * l5_meet_unix_open() - an AF_UNIX client is about to connect
+ * @l5: the client
+ */
+void l5_meet_unix_open(struct l5_sock *l5)
+{
+	struct l5_conn *conn = l5->conn;
+	struct l5_bucket *b;
+
+	conn->key = (unsigned long)l5->boot->sk;
+	b = l5_bucket(conn->key);
+	spin_lock_bh(&b->lock);
+	l5_meet_enter(b, conn);
+	spin_unlock_bh(&b->lock);
+}
+
+/**
+ * l5_meet_unix_connected() - an AF_UNIX client has connected
+ * @l5: the client
+ */
+void l5_meet_unix_connected(struct l5_sock *l5)
+{
+	struct sock *peer = unix_peer_get(l5->boot->sk);
+	struct l5_sock *listener = NULL, *l;
+	struct l5_conn *conn = l5->conn;
+	struct l5_bucket *b = l5_bucket(conn->key);
+	void *addr = NULL;
+
+	if (peer)
+		addr = smp_load_acquire(&unix_sk(peer)->addr);
+	spin_lock_bh(&b->lock);
+	if (!hlist_unhashed(&conn->hash)) {
+		/* the lock keeps the listener until it has the connection */
+		spin_lock(&l5_unix_lock);
+		hlist_for_each_entry(l, &l5_unix_listeners, unix_node)
+			if (addr && unix_sk(l->boot->sk)->addr == addr)
+				listener = l;
+		conn->reason = L5_REASON_PEER;
+		l5_meet_decide(b, conn, listener);
+		if (listener)
+			l5_meet_pend(listener, conn, peer);
+		spin_unlock(&l5_unix_lock);
+	}
+	spin_unlock_bh(&b->lock);
+	if (peer)
+		sock_put(peer);
+}
+
+void l5_meet_unix_listen(struct l5_sock *l5)
+{
+	spin_lock_bh(&l5_unix_lock);
+	if (hlist_unhashed(&l5->unix_node))
+		hlist_add_head(&l5->unix_node, &l5_unix_listeners);
+	spin_unlock_bh(&l5_unix_lock);
+}
+
+void l5_meet_unix_unlisten(struct l5_sock *l5)
+{
+	spin_lock_bh(&l5_unix_lock);
+	hlist_del_init(&l5->unix_node);
+	spin_unlock_bh(&l5_unix_lock);
+}
+
+/* The client still connects: pair with it here, nothing waits in the list. */
+static struct l5_conn *l5_meet_accept_unix(struct l5_sock *listener,
+					   struct sock *child)
+{
+	struct sock *peer = unix_peer_get(child);
+	u64 key = (unsigned long)peer;
+	struct l5_bucket *b = l5_bucket(key);
+	struct l5_conn *conn;
+
+	if (!peer)
+		return NULL;
+	spin_lock_bh(&b->lock);
+	conn = l5_meet_find(b, key);
+	if (conn) {
+		refcount_inc(&conn->ref);
+		l5_meet_decide(b, conn, listener);
+	}
+	spin_unlock_bh(&b->lock);
+	sock_put(peer);
+	return conn;
+}
+
+/**
+ * l5_meet_accept() - take the meeting of a child that is being accepted
+ * @listener: the listener
+ * @child: the child's bootstrap socket
+ *
+ * Return: the meeting with its reference, paired or not, or NULL.
+ */
+struct l5_conn *l5_meet_accept(struct l5_sock *listener, struct sock *child)
+{
+	struct l5_conn *conn = NULL;
+
+	if (listener->proto == L5PROTO_UNIX)
+		conn = l5_meet_accept_unix(listener, child);
+	if (conn)
+		return conn;
+	spin_lock_bh(&listener->pending_lock);
+	conn = child->sk_user_data;
+	if (conn) {
+		list_del_init(&conn->pending);
+		child->sk_user_data = NULL;
+	}
+	spin_unlock_bh(&listener->pending_lock);
+	return conn;
+}
+
+/**
+ * l5_meet_stay() - an open meeting is given up, the bootstrap carries the bytes
+ * @l5: the client, or a socket without a meeting
+ * @why: reason to record
+ */
+void l5_meet_stay(struct l5_sock *l5, enum l5_reason why)
+{
+	struct l5_conn *conn = l5->conn;
+	struct l5_bucket *b;
+
+	if (!l5_undecided(l5) || !conn)
+		return;
+	b = l5_bucket(conn->key);
+	spin_lock_bh(&b->lock);
+	if (!hlist_unhashed(&conn->hash)) {
+		conn->reason = why;
+		l5_meet_decide(b, conn, NULL);
+	}
+	spin_unlock_bh(&b->lock);
+}
+
+/**
+ * l5_meet_cancel() - the client closes or its connect failed
+ * @l5: the client
+ *
+ * Afterwards nobody else changes the meeting or uses the client through it.
+ *
+ * Context: may sleep.
+ */
+void l5_meet_cancel(struct l5_sock *l5)
+{
+	struct l5_conn *conn = l5->conn;
+	struct l5_bucket *b;
+
+	if (!conn || l5->end != L5_CLIENT)
+		return;
+	b = l5_bucket(conn->key);
+	spin_lock_bh(&b->lock);
+	hlist_del_init(&conn->hash);
+	spin_unlock_bh(&b->lock);
+	l5_timer_stop(&conn->timer);
+}
+
+void l5_meet_reopen(struct l5_sock *listener)
+{
+	spin_lock_bh(&listener->pending_lock);
+	listener->closing = false;
+	spin_unlock_bh(&listener->pending_lock);
+}
+
+/**
+ * l5_meet_close() - a listener stops; its unaccepted children will be reset
+ * @listener: the listener
+ */
+void l5_meet_close(struct l5_sock *listener)
+{
+	struct l5_conn *conn, *tmp;
+	LIST_HEAD(drop);
+
+	spin_lock_bh(&listener->pending_lock);
+	listener->closing = true;
+	list_for_each_entry(conn, &listener->pending, pending) {
+		conn->child->sk_user_data = NULL;
+		set_bit(L5_END_CLOSED, &conn->end[L5_SERVER].flags);
+	}
+	list_splice_init(&listener->pending, &drop);
+	spin_unlock_bh(&listener->pending_lock);
+
+	list_for_each_entry_safe(conn, tmp, &drop, pending) {
+		list_del_init(&conn->pending);
+		l5_conn_put(conn);
+	}
+}

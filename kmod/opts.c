@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: socket options.
+ *
+ * Options of SOL_SOCKET the kernel sets and gets on the owner without asking
+ * us; those of other levels belong to the bootstrap. What the owner was told is
+ * handed down before the bootstrap is used next, and only what has changed
+ * since: TCP tunes some of the same fields itself.
+ */
+#include <linux/tcp.h>
+#include <net/sock.h>
+
+#include "l5.h"
+
+/* Flags of a sock that an option sets. */
+#define L5_OPT_FLAGS							\
+	(BIT(SOCK_KEEPOPEN) | BIT(SOCK_LINGER) | BIT(SOCK_BROADCAST) |	\
+	 BIT(SOCK_URGINLINE) | BIT(SOCK_DBG) | BIT(SOCK_LOCALROUTE))
+
+static void l5_opts_read(const struct sock *sk, struct l5_opts *o)
+{
+	memset(o, 0, sizeof(*o));
+	o->flags = READ_ONCE(sk->sk_flags) & L5_OPT_FLAGS;
+	o->sndtimeo = READ_ONCE(sk->sk_sndtimeo);
+	o->rcvtimeo = READ_ONCE(sk->sk_rcvtimeo);
+	o->linger = READ_ONCE(sk->sk_lingertime);
+	o->pacing = READ_ONCE(sk->sk_max_pacing_rate);
+	o->sndbuf = READ_ONCE(sk->sk_sndbuf);
+	o->rcvbuf = READ_ONCE(sk->sk_rcvbuf);
+	o->priority = READ_ONCE(sk->sk_priority);
+	o->mark = READ_ONCE(sk->sk_mark);
+	o->dev = READ_ONCE(sk->sk_bound_dev_if);
+#ifdef CONFIG_NET_RX_BUSY_POLL
+	o->ll_usec = READ_ONCE(sk->sk_ll_usec);
+#endif
+	o->reuse = sk->sk_reuse;
+	o->reuseport = sk->sk_reuseport;
+	o->userlocks = sk->sk_userlocks & SOCK_BUF_LOCK_MASK;
+}
+
+/* Write to @sk what differs between @old and @new. */
+static void l5_opts_write(struct sock *sk, const struct l5_opts *old,
+			  const struct l5_opts *new)
+{
+	unsigned long flags = old->flags ^ new->flags;
+
+#define L5_OPT_PUT(name, field)						\
+	do {								\
+		if (old->name != new->name)				\
+			WRITE_ONCE(sk->field, new->name);		\
+	} while (0)
+	L5_OPT_PUT(sndtimeo, sk_sndtimeo);
+	L5_OPT_PUT(rcvtimeo, sk_rcvtimeo);
+	L5_OPT_PUT(linger, sk_lingertime);
+	L5_OPT_PUT(sndbuf, sk_sndbuf);
+	L5_OPT_PUT(rcvbuf, sk_rcvbuf);
+	L5_OPT_PUT(priority, sk_priority);
+	L5_OPT_PUT(mark, sk_mark);
+#ifdef CONFIG_NET_RX_BUSY_POLL
+	L5_OPT_PUT(ll_usec, sk_ll_usec);
+#endif
+#undef L5_OPT_PUT
+	if (old->reuse != new->reuse)
+		sk->sk_reuse = new->reuse;
+	if (old->reuseport != new->reuseport)
+		sk->sk_reuseport = new->reuseport;
+	if (old->pacing != new->pacing) {
+		WRITE_ONCE(sk->sk_max_pacing_rate, new->pacing);
+		WRITE_ONCE(sk->sk_pacing_rate,
+			   min(READ_ONCE(sk->sk_pacing_rate), new->pacing));
+		if (new->pacing != ~0UL)
+			cmpxchg(&sk->sk_pacing_status, SK_PACING_NONE,
+				SK_PACING_NEEDED);
+	}
+	sk->sk_userlocks |= new->userlocks;
+	if (flags & BIT(SOCK_KEEPOPEN) && sk->sk_prot->keepalive)
+		sk->sk_prot->keepalive(sk,
+				       !!(new->flags & BIT(SOCK_KEEPOPEN)));
+	sk->sk_flags ^= flags;
+	if (old->mark != new->mark)
+		sk_dst_reset(sk);
+}
+
+/**
+ * l5_opts_push() - hand down what the owner was told since the last time
+ * @l5: the socket
+ *
+ * Context: may sleep.
+ */
+void l5_opts_push(struct l5_sock *l5)
+{
+	struct sock *bsk = l5->boot->sk;
+	struct l5_opts new;
+
+	l5_opts_read(&l5->sk, &new);
+	if (likely(!memcmp(&new, &l5->opts, sizeof(new))))
+		return;
+	lock_sock(bsk);
+	/* a second one that came for the same change finds none */
+	l5_opts_write(bsk, &l5->opts, &new);
+	if (l5->opts.dev != new.dev)
+		sock_bindtoindex(bsk, new.dev, false);
+	l5->opts = new;
+	release_sock(bsk);
+}
+
+static void l5_sync_cred(struct sock *sk, struct sock *bsk)
+{
+	const struct cred *cred, *old;
+	struct pid *pid, *old_pid;
+
+	spin_lock(&bsk->sk_peer_lock);
+	pid = get_pid(bsk->sk_peer_pid);
+	cred = bsk->sk_peer_cred ? get_cred(bsk->sk_peer_cred) : NULL;
+	spin_unlock(&bsk->sk_peer_lock);
+
+	spin_lock(&sk->sk_peer_lock);
+	old_pid = sk->sk_peer_pid;
+	old = sk->sk_peer_cred;
+	sk->sk_peer_pid = pid;
+	sk->sk_peer_cred = cred;
+	spin_unlock(&sk->sk_peer_lock);
+	put_pid(old_pid);
+	put_cred(old);
+}
+
+/**
+ * l5_opts_pull() - show the bootstrap's options where getsockopt() looks
+ * @l5: the socket
+ *
+ * When it is new, and when the bootstrap may have changed them itself.
+ */
+void l5_opts_pull(struct l5_sock *l5)
+{
+	struct sock *sk = &l5->sk, *bsk = l5->boot->sk;
+	struct l5_opts old, new;
+
+	l5_opts_push(l5);
+	lock_sock(sk);
+	lock_sock(bsk);
+	l5_opts_read(sk, &old);
+	l5_opts_read(bsk, &new);
+	l5_opts_write(sk, &old, &new);
+	WRITE_ONCE(sk->sk_bound_dev_if, new.dev);
+	WRITE_ONCE(sk->sk_rcvlowat, READ_ONCE(bsk->sk_rcvlowat));
+	l5->opts = new;
+	release_sock(bsk);
+	release_sock(sk);
+	if (l5->proto == L5PROTO_UNIX)
+		l5_sync_cred(sk, bsk);
+}
+
+/**
+ * l5_opts_inherit() - options of an accepted socket
+ * @l5: the accepted socket
+ * @listener: whom it has them from
+ */
+void l5_opts_inherit(struct l5_sock *l5, const struct l5_sock *listener)
+{
+	WRITE_ONCE(l5->spin_us, READ_ONCE(listener->spin_us));
+	l5->force = listener->force;
+	l5_opts_read(&l5->sk, &l5->opts);
+	l5_opts_pull(l5);
+}
+
+/**
+ * l5_keepalive() - SO_KEEPALIVE, which is not to wait for the next call
+ * @sk: the owner, locked
+ * @on: its value
+ */
+void l5_keepalive(struct sock *sk, int on)
+{
+	struct l5_sock *l5 = l5_sk(sk);
+	struct sock *bsk = l5->boot->sk;
+
+	/* also called by l5_opts_pull(), when the bootstrap knows already */
+	if (!!on == sock_flag(bsk, SOCK_KEEPOPEN))
+		return;
+	lock_sock(bsk);
+	if (bsk->sk_prot->keepalive)
+		bsk->sk_prot->keepalive(bsk, on);
+	sock_valbool_flag(bsk, SOCK_KEEPOPEN, on);
+	l5->opts.flags = (l5->opts.flags & ~BIT(SOCK_KEEPOPEN)) |
+			 (bsk->sk_flags & BIT(SOCK_KEEPOPEN));
+	release_sock(bsk);
+}
+
+/**
+ * l5_set_rcvlowat() - SO_RCVLOWAT, for which the kernel does ask
+ * @sk: the owner, locked
+ * @val: bytes
+ */
+int l5_set_rcvlowat(struct sock *sk, int val)
+{
+	struct l5_sock *l5 = l5_sk(sk);
+	struct sock *bsk = l5->boot->sk;
+	int err = 0;
+
+	lock_sock(bsk);
+	if (l5->boot->ops->set_rcvlowat)
+		err = l5->boot->ops->set_rcvlowat(bsk, val);
+	else
+		WRITE_ONCE(bsk->sk_rcvlowat, val ?: 1);
+	if (!err)
+		WRITE_ONCE(sk->sk_rcvlowat, READ_ONCE(bsk->sk_rcvlowat));
+	release_sock(bsk);
+	return err;
+}
+
+/* What only the bootstrap can honour: who sets it wants no rings. */
+static bool l5_opt_needs_base(int level, int optname)
+{
+	if (level == SOL_TCP)
+		switch (optname) {
+		case TCP_ULP:
+		case TCP_REPAIR:
+		case TCP_FASTOPEN_CONNECT:
+			return true;
+		}
+	return false;
+}
+
+static int l5_setsockopt_own(struct l5_sock *l5, int optname, sockptr_t optval,
+			     unsigned int optlen)
+{
+	int val, err = 0;
+
+	switch (optname) {
+	case L5_SPIN_US:
+	case L5_FORCE:
+		break;
+	case L5_TRANSPORT:
+	case L5_REASON:
+	case L5_INFO:
+	default:
+		return -ENOPROTOOPT;
+	}
+	if (optlen < sizeof(val))
+		return -EINVAL;
+	if (copy_from_sockptr(&val, optval, sizeof(val)))
+		return -EFAULT;
+
+	if (optname == L5_SPIN_US) {
+		if (val < -1 || val > L5_SPIN_US_MAX)
+			return -EINVAL;
+		WRITE_ONCE(l5->spin_us, val);
+		return 0;
+	}
+	if (val != L5_TRANSPORT_NONE && val != L5_TRANSPORT_BASE)
+		return -EINVAL;
+	mutex_lock(&l5->lock);
+	if (l5_state(l5) == L5_IDLE)
+		l5->force = val;
+	else
+		err = -EISCONN;
+	mutex_unlock(&l5->lock);
+	return err;
+}
+
+/* Would delay the handshake's last packet, hence the meeting. */
+static bool l5_opt_delays(struct l5_sock *l5, int level, int optname,
+			  sockptr_t optval, unsigned int optlen)
+{
+	int val;
+
+	if (level != SOL_TCP || optname != TCP_QUICKACK ||
+	    l5->proto == L5PROTO_UNIX || optlen < sizeof(val))
+		return false;
+	if (l5_state(l5) != L5_IDLE && l5_state(l5) != L5_CONNECTING)
+		return false;
+	return !copy_from_sockptr(&val, optval, sizeof(val)) && !val;
+}
+
+/**
+ * l5_setsockopt() - set an option, the module's own or the bootstrap's
+ * @sock: the socket
+ * @level: of the option; SOL_SOCKET never comes here
+ * @optname: its number
+ * @optval: its value
+ * @optlen: bytes of it
+ *
+ * Return: as the bootstrap's. Options that only TCP can honour keep a socket
+ * on its bootstrap if set in time, and are EOPNOTSUPP once rings are in use.
+ */
+int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
+		  unsigned int optlen)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	bool base;
+	int err;
+
+	if (level == SOL_L5)
+		return l5_setsockopt_own(l5, optname, optval, optlen);
+	if (!l5->boot->ops->setsockopt)
+		return -EOPNOTSUPP;
+	if (l5_opt_delays(l5, level, optname, optval, optlen))
+		return 0;
+
+	base = l5_opt_needs_base(level, optname);
+	mutex_lock(&l5->lock);
+	if (base) {
+		l5_meet_stay(l5, L5_REASON_OPTION);
+		if (l5_state(l5) == L5_SHM) {
+			mutex_unlock(&l5->lock);
+			return -EOPNOTSUPP;
+		}
+	}
+	mutex_unlock(&l5->lock);
+	err = l5->boot->ops->setsockopt(l5->boot, level, optname, optval,
+					optlen);
+	if (!err && base)
+		WRITE_ONCE(l5->nopair, L5_REASON_OPTION);
+	/* IP_TOS sets SO_PRIORITY */
+	if (!err)
+		l5_opts_pull(l5);
+	return err;
+}
+
+static int l5_transport(const struct l5_sock *l5)
+{
+	switch (l5_state(l5)) {
+	case L5_BASE:
+		return L5_TRANSPORT_BASE;
+	case L5_SHM:
+		return L5_TRANSPORT_SHM;
+	default:
+		return L5_TRANSPORT_NONE;
+	}
+}
+
+static void l5_get_info(struct l5_sock *l5, struct l5_info *info)
+{
+	struct l5_end *own, *peer;
+
+	info->transport = l5_transport(l5);
+	info->reason = READ_ONCE(l5->reason);
+	if (info->transport != L5_TRANSPORT_SHM)
+		return;
+	own = l5_own(l5);
+	peer = l5_peer(l5);
+	info->tx_size = own->size;
+	info->rx_size = peer->size;
+	/* the peer's cursors move while they are read */
+	info->tx_used = min_t(u64, own->size, READ_ONCE(own->prod.tail) -
+					      READ_ONCE(peer->cons.head));
+	info->rx_used = min_t(u64, peer->size, READ_ONCE(peer->prod.tail) -
+					       READ_ONCE(own->cons.head));
+	info->tx_bytes = READ_ONCE(own->tx_bytes);
+	info->rx_bytes = READ_ONCE(own->rx_bytes);
+}
+
+static int l5_getsockopt_own(struct l5_sock *l5, int optname,
+			     char __user *optval, int __user *optlen)
+{
+	struct l5_info info = { };
+	const void *from = &info.transport;
+	int len, size = sizeof(int);
+
+	if (get_user(len, optlen))
+		return -EFAULT;
+	if (len < 0)
+		return -EINVAL;
+	switch (optname) {
+	case L5_TRANSPORT:
+		info.transport = l5_transport(l5);
+		break;
+	case L5_REASON:
+		info.transport = READ_ONCE(l5->reason);
+		break;
+	case L5_SPIN_US:
+		info.transport = READ_ONCE(l5->spin_us);
+		break;
+	case L5_FORCE:
+		info.transport = l5->force;
+		break;
+	case L5_INFO:
+		l5_get_info(l5, &info);
+		size = sizeof(info);
+		break;
+	default:
+		return -ENOPROTOOPT;
+	}
+	len = min(len, size);
+	if (put_user(len, optlen) || copy_to_user(optval, from, len))
+		return -EFAULT;
+	return 0;
+}
+
+/**
+ * l5_getsockopt() - read an option, the module's own or the bootstrap's
+ * @sock: the socket
+ * @level: of the option; SOL_SOCKET never comes here
+ * @optname: its number
+ * @optval: where to
+ * @optlen: room there, then bytes written
+ *
+ * Return: as the bootstrap's.
+ */
+int l5_getsockopt(struct socket *sock, int level, int optname,
+		  char __user *optval, int __user *optlen)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	struct socket *boot = l5->boot;
+
+	if (level == SOL_L5)
+		return l5_getsockopt_own(l5, optname, optval, optlen);
+	if (!boot->ops->getsockopt)
+		return -EOPNOTSUPP;
+	return boot->ops->getsockopt(boot, level, optname, optval, optlen);
+}

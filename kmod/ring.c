@@ -1,0 +1,603 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: a connection's memory, and bytes in and out of it.
+ *
+ * The protocol is l5_ring.h's. Here are the pages below it: reserved in full
+ * when the ends are paired, allocated one by one when first written, charged
+ * to the memory cgroup that connected, freed with the connection and not
+ * before. Cursors are the kernel's own copies; what it reads from memory it
+ * shares is read once and checked.
+ */
+#include <linux/log2.h>
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/uio.h>
+
+#include "l5.h"
+
+/*
+ * A large send goes in pieces of at most this, so that the reader copies one
+ * while the writer fills the next.
+ */
+#define L5_PIECE	(16u << 10)
+
+static struct page *l5_page_alloc(struct l5_conn *conn)
+{
+	struct mem_cgroup *old = set_active_memcg(conn->memcg);
+	struct page *page;
+
+	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	set_active_memcg(old);
+	if (page)
+		atomic_long_inc(&conn->acct->pages);
+	return page;
+}
+
+static void l5_page_free(struct l5_conn *conn, struct page *page)
+{
+	if (!page)
+		return;
+	/* who has it mapped or pinned keeps it; it is never used again here */
+	put_page(page);
+	atomic_long_dec(&conn->acct->pages);
+}
+
+/**
+ * l5_conn_alloc() - make what a connecting socket needs to meet its peer
+ * @client: the socket; its namespace and the current task are charged
+ *
+ * Context: may sleep.
+ * Return: the connection with one reference, or NULL.
+ */
+struct l5_conn *l5_conn_alloc(struct l5_sock *client)
+{
+	struct l5_conn *conn;
+	int i;
+
+	conn = kzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
+	if (!conn)
+		return NULL;
+	refcount_set(&conn->ref, 1);
+	conn->client = client;
+	conn->acct = l5_sock_net(client)->acct;
+	refcount_inc(&conn->acct->ref);
+	conn->memcg = get_mem_cgroup_from_mm(current->mm);
+	l5_meet_init_conn(conn);
+	for (i = 0; i < 2; i++) {
+		struct page *page = l5_page_alloc(conn);
+
+		if (!page) {
+			l5_conn_put(conn);
+			return NULL;
+		}
+		conn->end[i].ctrl = page_address(page);
+	}
+	return conn;
+}
+
+static void l5_conn_free_rcu(struct rcu_head *rcu)
+{
+	struct l5_conn *conn = container_of(rcu, struct l5_conn, rcu);
+	int i;
+	u32 n;
+
+	for (i = 0; i < 2; i++) {
+		struct l5_end *end = &conn->end[i];
+
+		if (end->ctrl)
+			l5_page_free(conn, virt_to_page(end->ctrl));
+		for (n = 0; end->pages && n < end->size >> PAGE_SHIFT; n++)
+			l5_page_free(conn, end->pages[n]);
+		kvfree(end->pages);
+	}
+	mem_cgroup_put(conn->memcg);
+	l5_acct_put(conn->acct);
+	kfree(conn);
+}
+
+/**
+ * l5_conn_put() - drop a reference
+ * @conn: the connection
+ *
+ * Context: any.
+ */
+void l5_conn_put(struct l5_conn *conn)
+{
+	if (!refcount_dec_and_test(&conn->ref))
+		return;
+	if (conn->paired) {
+		atomic_long_dec(&conn->acct->pairs);
+		atomic_long_sub(conn->end[0].size + conn->end[1].size,
+				&conn->acct->reserved);
+	}
+	/* a peer may still be ringing, see l5_bell() */
+	call_rcu(&conn->rcu, l5_conn_free_rcu);
+}
+
+/*
+ * What the writer's SO_SNDBUF and the reader's SO_RCVBUF ask for, the larger,
+ * as a power of two. Only a size that was set counts: the kernel's own default
+ * for TCP says nothing about rings. Half of the value is what the caller gave
+ * to setsockopt(), the rest was TCP's overhead.
+ */
+static u32 l5_ring_size(struct l5_net *ln, const struct sock *writer,
+			const struct sock *reader)
+{
+	u32 max = rounddown_pow_of_two(READ_ONCE(ln->ring_max_kb)) << 10;
+	u32 size = 0;
+
+	if (writer->sk_userlocks & SOCK_SNDBUF_LOCK)
+		size = READ_ONCE(writer->sk_sndbuf) / 2;
+	if (reader->sk_userlocks & SOCK_RCVBUF_LOCK)
+		size = max_t(u32, size, READ_ONCE(reader->sk_rcvbuf) / 2);
+	if (!size)
+		size = READ_ONCE(ln->ring_kb) << 10;
+	return roundup_pow_of_two(clamp_t(u32, size, L5_RING_MIN, max));
+}
+
+/**
+ * l5_conn_pair() - fix the geometry of a connection that met its peer
+ * @conn: the connection
+ * @listener: the socket whose child it met
+ *
+ * Context: the meeting's bucket lock held; atomic.
+ * Return: false if the namespace's limit does not allow it.
+ */
+bool l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener)
+{
+	struct sock *client = conn->client->boot->sk;
+	struct l5_net *ln = l5_sock_net(conn->client);
+	struct sock *server = listener->boot->sk;
+	unsigned long max = READ_ONCE(ln->mem_max_kb);
+	long size[2];
+	int i;
+
+	size[L5_CLIENT] = l5_ring_size(ln, client, server);
+	size[L5_SERVER] = l5_ring_size(ln, server, client);
+	if (atomic_long_add_return(size[0] + size[1], &conn->acct->reserved) >>
+	    10 > min_t(unsigned long, max, LONG_MAX)) {
+		atomic_long_sub(size[0] + size[1], &conn->acct->reserved);
+		conn->reason = L5_REASON_LIMIT;
+		return false;
+	}
+	for (i = 0; i < 2; i++) {
+		conn->end[i].size = size[i];
+		conn->end[i].prod.size = size[i];
+		conn->end[!i].cons.size = size[i];
+	}
+	atomic_long_inc(&conn->acct->pairs);
+	rcu_assign_pointer(conn->end[L5_CLIENT].sk, &conn->client->sk);
+	return true;
+}
+
+/**
+ * l5_conn_attach() - an accepted socket takes its end
+ * @conn: the connection, its reference goes to @l5
+ * @end: which end
+ * @l5: the socket
+ */
+void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5)
+{
+	l5->conn = conn;
+	l5->end = end;
+	rcu_assign_pointer(conn->end[end].sk, &l5->sk);
+}
+
+/*
+ * Ring the peer's doorbell: it said in its control page that it may sleep. Its
+ * socket is not referenced, only kept by RCU, and gone after its release.
+ */
+static void l5_bell(struct l5_sock *l5, u32 *wait, bool room)
+{
+	struct sock *sk;
+
+	l5_wait_clear(wait);
+	l5_count(l5, L5_STAT_DOORBELLS, 1);
+	rcu_read_lock();
+	sk = rcu_dereference(l5_peer(l5)->sk);
+	if (sk && room)
+		sk->sk_write_space(sk);
+	else if (sk)
+		sk->sk_data_ready(sk);
+	rcu_read_unlock();
+}
+
+/* A peer that asked for SIGIO is always to be told. */
+static bool l5_peer_async(struct l5_sock *l5)
+{
+	struct sock *sk;
+	bool async;
+
+	rcu_read_lock();
+	sk = rcu_dereference(l5_peer(l5)->sk);
+	async = sk && sock_flag(sk, SOCK_FASYNC);
+	rcu_read_unlock();
+	return async;
+}
+
+/**
+ * l5_conn_close() - this end reads and writes no more
+ * @l5: a socket in state L5_SHM that is being released
+ *
+ * Return: true if bytes were left unread, which TCP answers with a reset.
+ */
+bool l5_conn_close(struct l5_sock *l5)
+{
+	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
+	struct sock *sk;
+
+	RCU_INIT_POINTER(own->sk, NULL);
+	set_bit(L5_END_FIN, &own->flags);
+	set_bit(L5_END_CLOSED, &own->flags);
+	/* L, pairs with M in l5_ring_write() */
+	smp_mb__after_atomic();
+	rcu_read_lock();
+	sk = rcu_dereference(peer->sk);
+	if (sk)
+		sk->sk_state_change(sk);
+	rcu_read_unlock();
+	return l5_ring_readable(l5);
+}
+
+/* The page at a position, NULL if it was never written. */
+static struct page *l5_ring_page(struct l5_end *e, u64 pos)
+{
+	/* N, pairs with O in l5_ring_grow(); the array, then the page */
+	struct page **pages = smp_load_acquire(&e->pages);
+
+	if (!pages)
+		return NULL;
+	return smp_load_acquire(&pages[(pos & (e->size - 1)) >> PAGE_SHIFT]);
+}
+
+static u64 *l5_ring_slot(struct l5_end *e, u64 pos)
+{
+	struct page *page = l5_ring_page(e, pos);
+
+	return page ? page_address(page) + offset_in_page(pos) : NULL;
+}
+
+/* Make sure that all pages of [pos, pos + len) are there. */
+static int l5_ring_grow(struct l5_sock *l5, struct l5_end *e, u64 pos, u32 len)
+{
+	u64 end = pos + len;
+
+	if (unlikely(!e->pages)) {
+		struct page **pages;
+
+		pages = kvcalloc(e->size >> PAGE_SHIFT, sizeof(*pages),
+				 GFP_KERNEL_ACCOUNT);
+		if (!pages)
+			return -ENOBUFS;
+		/* O, pairs with N */
+		smp_store_release(&e->pages, pages);
+	}
+	for (pos = round_down(pos, PAGE_SIZE); pos < end; pos += PAGE_SIZE) {
+		struct page **p, *page;
+
+		p = &e->pages[(pos & (e->size - 1)) >> PAGE_SHIFT];
+		if (likely(*p))
+			continue;
+		page = l5_page_alloc(l5->conn);
+		if (!page)
+			return -ENOBUFS;
+		/* O, pairs with N */
+		smp_store_release(p, page);
+	}
+	return 0;
+}
+
+/* Copy between a ring and an iterator page by page; short if that faults. */
+static u32 l5_ring_copy(struct l5_end *e, u64 pos, u32 len,
+			struct iov_iter *iter, bool in)
+{
+	u32 done = 0;
+
+	while (done < len) {
+		struct page *page = l5_ring_page(e, pos + done);
+		u32 off = offset_in_page(pos + done);
+		u32 part = min_t(u32, len - done, PAGE_SIZE - off);
+		u32 n;
+
+		/* what is published was written, unless its length is a lie */
+		if (!page)
+			break;
+		if (in)
+			n = copy_page_from_iter(page, off, part, iter);
+		else
+			n = copy_page_to_iter(page, off, part, iter);
+		done += n;
+		if (n < part)
+			break;
+	}
+	return done;
+}
+
+/**
+ * l5_ring_violation() - the peer broke the protocol
+ * @l5: the victim
+ *
+ * The connection ends with an error on both sides.
+ */
+void l5_ring_violation(struct l5_sock *l5)
+{
+	l5_count(l5, L5_STAT_VIOLATIONS, 1);
+	WRITE_ONCE(l5->sk.sk_err, EPROTO);
+	sock_no_linger(l5->boot->sk);
+	l5->boot->ops->shutdown(l5->boot, SHUT_RDWR);
+	sk_error_report(&l5->sk);
+}
+
+/*
+ * Room for a record, or 0 if it is better to wait: a large send is not to
+ * dribble into a nearly full ring, one small record at a time.
+ */
+static int l5_ring_room(struct l5_sock *l5, u32 want)
+{
+	struct l5_end *own = l5_own(l5);
+	u32 low = min(want, own->size / 8);
+
+	if (l5_prod_room(&own->prod) < min(want, L5_PIECE)) {
+		if (l5_prod_look(&own->prod, l5_peer(l5)->ctrl) < 0)
+			return -EPROTO;
+		if (l5_prod_room(&own->prod) < low)
+			return 0;
+	}
+	return min3(want, l5_prod_room(&own->prod), L5_PIECE);
+}
+
+/**
+ * l5_ring_write() - publish one record
+ * @l5: a socket in state L5_SHM, its tx_lock held
+ * @from: payload, advanced by what was taken
+ *
+ * Context: may sleep.
+ * Return: bytes taken, -EAGAIN if the ring is full, -EFAULT, -ENOBUFS if there
+ * is no memory, -EPROTO if the peer broke the protocol, -EPIPE if the bytes
+ * were taken but the peer closed meanwhile, so they may never be read.
+ */
+ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
+{
+	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
+	u64 pos = own->prod.tail;
+	int len, err;
+
+	lockdep_assert_held(&l5->tx_lock);
+	len = l5_ring_room(l5, min_t(size_t, iov_iter_count(from), L5_PIECE));
+	if (len <= 0)
+		return len ?: -EAGAIN;
+	/* the record and the header after it */
+	err = l5_ring_grow(l5, own, pos, l5_rec_size(len) + L5_HDR);
+	if (err)
+		return err;
+	err = l5_ring_copy(own, pos + L5_HDR, len, from, true);
+	if (err < len) {
+		iov_iter_revert(from, err);
+		return -EFAULT;
+	}
+	own->tx_bytes += len;
+	l5_prod_publish(&own->prod, own->ctrl, l5_ring_slot(own, pos),
+			l5_ring_slot(own, pos + l5_rec_size(len)), len);
+	l5_count(l5, L5_STAT_BYTES_TX, len);
+
+	if (l5_wait_armed(&peer->ctrl->rx_wait) || l5_peer_async(l5))
+		l5_bell(l5, &peer->ctrl->rx_wait, false);
+	/*
+	 * M, pairs with L, the barrier being l5_wait_armed()'s: a closing peer
+	 * sees the record unread, or we see it closed.
+	 */
+	if (test_bit(L5_END_CLOSED, &peer->flags))
+		return -EPIPE;
+	return len;
+}
+
+/*
+ * Tell a writer that waits about room, but not about every little: it would
+ * run, fill that and sleep again. Its tail is only a hint, a lie is its own
+ * loss; one that lags behind what we read makes the count negative.
+ */
+static void l5_ring_freed(struct l5_sock *l5)
+{
+	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
+	s64 used;
+
+	if (!l5_wait_armed(&peer->ctrl->tx_wait))
+		return;
+	used = l5_load(&peer->ctrl->tx_tail) - own->cons.head;
+	if (used <= (s64)peer->size / 2)
+		l5_bell(l5, &peer->ctrl->tx_wait, true);
+}
+
+/*
+ * The record at the consumer, checked.
+ * Return: 1, 0 if there is none, -EPROTO.
+ */
+static int l5_ring_next(struct l5_end *ring, struct l5_cons *c)
+{
+	u64 *slot = l5_ring_slot(ring, c->head);
+	int ret;
+
+	if (!slot)
+		return 0;
+	ret = l5_cons_peek(c, slot);
+	return ret < 0 ? -EPROTO : ret;
+}
+
+/**
+ * l5_ring_read() - take bytes out of the ring
+ * @l5: a socket in state L5_SHM, its rx_lock held
+ * @to: where they go
+ * @len: how many at most
+ * @discard: do not copy, only count
+ *
+ * Context: may sleep.
+ * Return: bytes taken, -EAGAIN if the ring is empty, -EFAULT, -EPROTO.
+ */
+ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
+		     bool discard)
+{
+	struct l5_end *own = l5_own(l5), *ring = l5_peer(l5);
+	struct l5_cons *c = &own->cons;
+	size_t done = 0;
+	u32 freed = 0;
+	int err;
+
+	lockdep_assert_held(&l5->rx_lock);
+	while ((err = l5_ring_next(ring, c)) > 0) {
+		u32 part = min_t(size_t, len - done, c->len - c->off), n = part;
+
+		if (!part)
+			break;
+		if (!discard)
+			n = l5_ring_copy(ring, c->head + L5_HDR + c->off, part,
+					 to, false);
+		if (n < part && !l5_iter_may_stop(to)) {
+			iov_iter_revert(to, n);
+			n = 0;
+		}
+		if (n < part)
+			err = -EFAULT;
+		if (n)
+			freed += l5_cons_take(c, own->ctrl, n);
+		done += n;
+		/* a big read is not to keep the writer waiting */
+		if (freed >= ring->size / 2) {
+			l5_ring_freed(l5);
+			freed = 0;
+		}
+		if (err < 0 || done == len)
+			break;
+	}
+	if (freed)
+		l5_ring_freed(l5);
+	if (done) {
+		own->rx_bytes += done;
+		l5_count(l5, L5_STAT_BYTES_RX, done);
+		return done;
+	}
+	if (err < 0)
+		return err;
+	return err ? 0 : -EAGAIN;
+}
+
+/*
+ * Walk over published records without taking them: the walk is a copy of the
+ * cursors and cannot pass the ring's size, whatever the headers say.
+ */
+static int l5_ring_walk(struct l5_end *ring, struct l5_cons *c, u64 start)
+{
+	c->head += l5_rec_size(c->len);
+	c->off = 0;
+	c->len = 0;
+	if (c->head - start >= c->size)
+		return 0;
+	return l5_ring_next(ring, c);
+}
+
+/**
+ * l5_ring_peek() - copy bytes and leave them in the ring
+ * @l5: a socket in state L5_SHM, its rx_lock held
+ * @to: where they go
+ * @skip: bytes to leave out at the start
+ * @len: how many at most
+ *
+ * Return: as l5_ring_read().
+ */
+ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
+		     size_t len)
+{
+	struct l5_end *own = l5_own(l5), *ring = l5_peer(l5);
+	u64 start = own->cons.head;
+	struct l5_cons *c = &own->cons;
+	struct l5_cons walk;
+	size_t done = 0;
+	int err;
+
+	lockdep_assert_held(&l5->rx_lock);
+	/* validate in place, so that what was seen here is what is read */
+	err = l5_ring_next(ring, c);
+	walk = *c;
+	for (; err > 0; err = l5_ring_walk(ring, &walk, start)) {
+		u32 left = walk.len - walk.off, part, n;
+
+		if (skip >= left) {
+			skip -= left;
+			if (!len)
+				break;
+			continue;
+		}
+		walk.off += skip;
+		part = min_t(size_t, len - done, left - skip);
+		skip = 0;
+		n = l5_ring_copy(ring, walk.head + L5_HDR + walk.off, part, to,
+				 false);
+		if (n < part) {
+			if (!done)
+				return -EFAULT;
+			iov_iter_revert(to, n);
+			return done;
+		}
+		done += n;
+		if (done == len)
+			return done;
+	}
+	if (done)
+		return done;
+	return err < 0 ? err : err ? 0 : -EAGAIN;
+}
+
+/**
+ * l5_ring_count() - unread payload bytes in a ring
+ * @l5: a socket in state L5_SHM; for its own direction the rx_lock is held
+ * @end: whose ring
+ * @enough: stop counting there
+ *
+ * A count of what the peer has not read is a snapshot of a moving thing.
+ */
+size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough)
+{
+	struct l5_end *ring = &l5->conn->end[end];
+	struct l5_cons walk = l5->conn->end[!end].cons;
+	u64 start = walk.head;
+	size_t sum = 0;
+
+	if (l5_ring_next(ring, &walk) <= 0)
+		return 0;
+	do
+		sum += walk.len - walk.off;
+	while (sum < enough && l5_ring_walk(ring, &walk, start) > 0);
+	return sum;
+}
+
+/**
+ * l5_ring_readable() - is there anything to read, or to complain about?
+ * @l5: a socket in state L5_SHM
+ *
+ * Context: any, no lock.
+ */
+bool l5_ring_readable(struct l5_sock *l5)
+{
+	struct l5_cons *c = &l5_own(l5)->cons;
+	u64 *slot;
+
+	if (READ_ONCE(c->len))
+		return true;
+	slot = l5_ring_slot(l5_peer(l5), READ_ONCE(c->head));
+	return slot && READ_ONCE(*slot);
+}
+
+/**
+ * l5_ring_writable() - is it worth while to write?
+ * @l5: a socket in state L5_SHM
+ *
+ * Context: any, no lock.
+ */
+bool l5_ring_writable(struct l5_sock *l5)
+{
+	struct l5_end *own = l5_own(l5);
+	u64 used = READ_ONCE(own->prod.tail) -
+		   l5_load(&l5_peer(l5)->ctrl->rx_head);
+
+	return used <= own->size / 2;
+}

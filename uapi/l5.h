@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * AF_L5: what user space and the kernel module agree on.
+ *
+ * The ring that both ends share has a header of its own, l5_ring.h.
+ */
+#ifndef _UAPI_LINUX_L5_H
+#define _UAPI_LINUX_L5_H
+
+#include <linux/types.h>
+
+/*
+ * The family number is the module's to say, never the program's: numbers
+ * below AF_MAX all have a name, so the module takes one that no kernel code
+ * ever used, and its parameter "family" chooses another. Read it from
+ * L5_FAMILY_PATH; the default below is only for when that file is missing,
+ * because the module is not loaded yet and the number will load it.
+ */
+#define L5_FAMILY_DEFAULT	18
+#define L5_FAMILY_PATH		"/sys/module/af_l5/parameters/family"
+
+/* The third argument of socket(): the address family of the bootstrap. */
+#define L5PROTO_INET		0
+#define L5PROTO_INET6		1
+#define L5PROTO_UNIX		2
+#define L5PROTO_MAX		3
+
+/* Level of get/setsockopt for the options below. */
+#define SOL_L5			0x4c35
+
+/**
+ * enum l5_opt - options at level SOL_L5
+ * @L5_TRANSPORT: get, int: an &enum l5_transport
+ * @L5_REASON: get, int: an &enum l5_reason, why the connection stays on its
+ *	bootstrap socket
+ * @L5_SPIN_US: get and set, int, microseconds: how long a blocking receive
+ *	looks at the ring before it sleeps; 0 not at all, -1 (the default) what
+ *	SO_BUSY_POLL of the socket or, if that is 0, net.l5.spin_us says. At
+ *	most L5_SPIN_US_MAX. An accepted socket starts with its listener's.
+ * @L5_FORCE: get and set, int, an &enum l5_transport: L5_TRANSPORT_NONE lets
+ *	the kernel choose (the default), L5_TRANSPORT_BASE stays on the
+ *	bootstrap socket. Only before connect() or listen(), else EISCONN;
+ *	another value is EINVAL. An accepted socket starts with its listener's.
+ * @L5_INFO: get, &struct l5_info
+ */
+enum l5_opt {
+	L5_TRANSPORT = 1,
+	L5_REASON,
+	L5_SPIN_US,
+	L5_FORCE,
+	L5_INFO,
+};
+
+#define L5_SPIN_US_MAX		1000000
+
+/**
+ * enum l5_transport - what carries the bytes of a connection
+ * @L5_TRANSPORT_NONE: not decided: not connected, or the peer is being met
+ * @L5_TRANSPORT_BASE: the bootstrap socket, TCP or AF_UNIX
+ * @L5_TRANSPORT_SHM: rings in memory shared with a peer of this kernel
+ */
+enum l5_transport {
+	L5_TRANSPORT_NONE,
+	L5_TRANSPORT_BASE,
+	L5_TRANSPORT_SHM,
+	L5_TRANSPORT_MAX
+};
+
+/*
+ * Why a connection is carried by its bootstrap socket: the code, the name
+ * that /proc/net/l5 and /proc/net/l5_stat print, and what it means. The only
+ * table of reasons; kernel, tools and Documentation/reasons.md follow it.
+ */
+#define L5_REASONS(X)							\
+	X(NONE,	    "none",	"not decided, or carried by rings")	\
+	X(PEER,	    "peer",	"the peer is no AF_L5 socket here")	\
+	X(TIMEOUT,  "timeout",	"the peer's end was not up in time")	\
+	X(DISABLED, "disabled",	"net.l5.enabled is 0")			\
+	X(FORCED,   "forced",	"the option L5_FORCE asks for it")	\
+	X(OPTION,   "option",	"an option that only TCP can honour")	\
+	X(LIMIT,    "limit",	"net.l5.mem_max_kb is used up")		\
+	X(NOMEM,    "nomem",	"no memory for the rings")		\
+	X(CONNECT,  "connect",	"connected by other means than connect()")
+
+/**
+ * enum l5_reason - see L5_REASONS
+ */
+enum l5_reason {
+#define L5_REASON_ENUM(code, name, text)	L5_REASON_##code,
+	L5_REASONS(L5_REASON_ENUM)
+#undef L5_REASON_ENUM
+	L5_REASON_MAX
+};
+
+/**
+ * struct l5_info - option L5_INFO
+ * @transport: an &enum l5_transport
+ * @reason: an &enum l5_reason
+ * @tx_size: bytes of the ring this end writes, 0 without rings
+ * @rx_size: bytes of the ring this end reads, 0 without rings
+ * @tx_used: bytes of it in use, record headers included
+ * @rx_used: bytes of it in use, record headers included
+ * @tx_bytes: payload bytes this end put into its ring
+ * @rx_bytes: payload bytes this end took out of its ring
+ *
+ * The kernel writes at most the caller's length and says how much that was;
+ * later versions append.
+ */
+struct l5_info {
+	__u32 transport;
+	__u32 reason;
+	__u32 tx_size;
+	__u32 rx_size;
+	__u32 tx_used;
+	__u32 rx_used;
+	__u64 tx_bytes;
+	__u64 rx_bytes;
+};
+
+#endif /* _UAPI_LINUX_L5_H */
