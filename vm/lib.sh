@@ -250,10 +250,26 @@ module_for() {
 # only cost time here. The time-outs of the watchdogs are longer than the
 # kernel's own, so that they mean something on an emulated, overcommitted CPU.
 command_line() {
+	local khz
+	khz=$(tsc_khz)
 	echo "console=ttyS0 loglevel=5 quiet panic=-1 oops=panic mitigations=off" \
 	     "tsc=reliable no_timer_check nokaslr log_buf_len=4M" \
 	     "watchdog_thresh=30 rcupdate.rcu_cpu_stall_timeout=60" \
-	     "printk.time=1 $APPEND"
+	     "${khz:+tsc_early_khz=$khz} $APPEND"
+}
+
+# The frequency of the host's time stamp counter (see tsc.c), measured once a
+# boot; nothing where it is not constant or cannot be measured.
+tsc_khz() {
+	local file
+	grep -qm1 constant_tsc /proc/cpuinfo || return 0
+	file=$CACHE/tsc-$(cat /proc/sys/kernel/random/boot_id)
+	[ -s "$file" ] || {
+		rm -f "$CACHE"/tsc-*
+		gcc -O2 -o "$TMP/tsc" "$VM/tsc.c" 2>/dev/null &&
+			"$TMP/tsc" >"$TMP/khz" && mv "$TMP/khz" "$file" || return 0
+	}
+	cat "$file"
 }
 
 # The files of /job in the guest. The module goes along: a build in the tree may
