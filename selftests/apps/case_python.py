@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0
+"""
+Python's own tests of everything that has to do with sockets: none that passes
+on TCP may not pass under l5run.
+"""
+import concurrent.futures
+import os
+import xml.etree.ElementTree as ET
+
+from harness import have_module
+
+PYTHON = '/usr/bin/python3.11'
+# Modules and the resources they ask for. "network" is what test_socketserver
+# calls the loopback device; for the others it is the world outside.
+MODULES = {
+    'test_ssl': [],
+    'test_socket': [],
+    'test_selectors': [],
+    'test_httplib': [],
+    'test_socketserver': ['-u', 'network'],
+}
+# Of test_asyncio by default those that make connections, else all.
+ASYNCIO = ('test_events', 'test_ssl', 'test_sendfile', 'test_sock_lowlevel',
+           'test_sslproto', 'test_streams', 'test_server', 'test_buffered_proto',
+           'test_transports', 'test_selector_events', 'test_unix_events',
+           'test_base_events')
+# They sleep more than they compute.
+WORKERS = 3
+TIMEOUT = 900
+CONNECTIONS = 300
+PAYLOAD = 1 << 20
+
+
+def results(xml):
+    """{test: passed, failed or skipped} of a regrtest report."""
+    out = {}
+    for case in ET.parse(xml).getroot().iter('testcase'):
+        tags = {child.tag for child in case}
+        out[case.get('name')] = ('failed' if tags & {'failure', 'error'} else
+                                 'skipped' if 'skipped' in tags or
+                                 case.get('status') != 'run' else 'passed')
+    return out
+
+
+def regrtest(s, module, args, only=()):
+    """Run a module, or a few of its tests. Return results and the output."""
+    where = s.path(f'{module}-{"again" if only else "all"}')
+    os.mkdir(where)
+    xml = os.path.join(where, 'report.xml')
+    # Without --timeout a test that hangs would tell us nothing about itself.
+    argv = [PYTHON, '-m', 'test', '--junit-xml', xml, '--timeout',
+            TIMEOUT // 3, *args]
+    for test in only:
+        argv += ['-m', test]
+    # Its own limit, since some tests make half as many files as are allowed.
+    r = s.run(['prlimit', '--nofile=1024:4096', *argv, module], cwd=where,
+              timeout=TIMEOUT)
+    try:
+        return results(xml), r
+    except (OSError, ET.ParseError):
+        return {}, r
+
+
+def modules(full):
+    out = dict(MODULES)
+    if full:
+        where = '/usr/lib/python3.11/test/test_asyncio'
+        found = sorted(f[:-3] for f in os.listdir(where)
+                       if f.startswith('test_') and f.endswith('.py') and
+                       'windows' not in f)
+    else:
+        found = ASYNCIO
+    for name in found:
+        out[f'test.test_asyncio.{name}'] = []
+    return out
+
+
+def everything(full):
+    """A session: {module: (results, output)}."""
+    def session(s):
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+            jobs = {module: pool.submit(regrtest, s, module, args)
+                    for module, args in modules(full).items()}
+            return {module: job.result() for module, job in jobs.items()}
+    return session
+
+
+def worse(tcp, l5):
+    """Tests that pass on TCP and not under l5run."""
+    return [test for test, result in tcp.items()
+            if result == 'passed' and l5.get(test) != 'passed']
+
+
+def run(t):
+    tcp, _ = t.attempt('tcp', everything(t.full))
+    l5, moved = t.attempt('l5', everything(t.full))
+    if tcp is None or l5 is None:
+        return
+    for module, args in modules(t.full).items():
+        want, tcp_run = tcp[module]
+        got, l5_run = l5[module]
+        passed = sum(result == 'passed' for result in want.values())
+        if not t.check(passed, f'{module} on TCP: {passed} tests pass',
+                       tcp_run):
+            continue
+        bad = worse(want, got)
+        again = {}
+        if bad:
+            # Under load, and with other tests on the same ports, a test may
+            # fail on TCP too. What fails alone as well is different.
+            def session(s):
+                return regrtest(s, module, args, bad)[0]
+            again, _ = t.attempt('l5', session)
+            for test in bad:
+                t.note(f'{test}: passed on TCP, {got.get(test, "not run")} '
+                       f'under l5run, then alone '
+                       f'{(again or {}).get(test, "not run")}')
+        still = [test for test in bad
+                 if (again or {}).get(test) != 'passed']
+        t.check(not still, f'{module}: no test is worse than on TCP',
+                f'{still}\n{l5_run if still else ""}')
+        # And nothing can be said about what TCP fails; but it can be shown.
+        for test, result in want.items():
+            if result == 'failed':
+                t.note(f'{test}: fails on TCP, {got.get(test, "not run")} '
+                       f'under l5run')
+    if not t.l5run:
+        return
+    if not have_module():
+        t.skip('counters', 'the module is not loaded')
+        return
+    t.note({k: v for k, v in moved.items() if v})
+    t.check(moved['conn_shm'] >= 2 * CONNECTIONS,
+            f'at least {CONNECTIONS} connections on shared memory', moved)
+    t.check(moved['bytes_tx'] >= PAYLOAD,
+            f'at least {PAYLOAD} bytes through rings', moved)
+    t.check(moved['violations'] == 0, 'no ring violation', moved)

@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: GPL-2.0
+"""
+What the program tests share: checks as KTAP lines, counters, processes.
+
+A case is a module case_NAME.py. Most have session(s), which is run twice, on
+plain TCP and under l5run, and returns {what: result}: results must be equal,
+and the counters must say that the second one moved its bytes through shared
+memory. A case may have run(t) instead and do everything itself.
+"""
+import ctypes
+import errno
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+REPO = os.path.dirname(os.path.dirname(HERE))
+STAT = '/proc/net/l5_stat'
+TABLE = '/proc/net/l5'
+FAMILY = '/sys/module/af_l5/parameters/family'
+FAMILY_DEFAULT = 18
+SOL_L5 = 0x4c35
+L5_TRANSPORT = 1
+TRANSPORTS = ('none', 'base', 'shm')
+
+# Nothing here measures speed. The bounds are for a busy emulated machine, and
+# only ever reached when something hangs.
+WAIT = 120
+
+
+class Failed(Exception):
+    """What cannot go on; the text says what was waited for."""
+
+
+def in_vm():
+    return 'L5_KERNEL' in os.environ
+
+
+def have_module():
+    return os.path.exists(STAT)
+
+
+def family():
+    try:
+        with open(FAMILY) as f:
+            return int(f.read())
+    except OSError:
+        return FAMILY_DEFAULT
+
+
+def stat():
+    """The counters, or {} without the module."""
+    try:
+        with open(STAT) as f:
+            return {name: int(value) for name, value in map(str.split, f)}
+    except FileNotFoundError:
+        return {}
+
+
+def table():
+    """/proc/net/l5 as a list of {column: word}."""
+    with open(TABLE) as f:
+        columns = f.readline().split()
+        return [dict(zip(columns, line.split())) for line in f]
+
+
+def wait_until(condition, what, timeout=WAIT):
+    """Poll until condition() gives something true, and return that."""
+    end = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise Failed(f'waited {timeout} s for {what}')
+        time.sleep(0.05)
+
+
+def listening(port):
+    """Does a TCP socket listen there? Asks without making a connection."""
+    for name in ('/proc/net/tcp', '/proc/net/tcp6'):
+        try:
+            with open(name) as f:
+                for line in list(f)[1:]:
+                    word = line.split()
+                    if word[3] == '0A' and int(word[1][-4:], 16) == port:
+                        return True
+        except FileNotFoundError:
+            pass
+    return False
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def random_file(path, size, seed=0):
+    """Reproducible bytes that no compression or offset error survives."""
+    import random
+    with open(path, 'wb') as f:
+        f.write(random.Random(seed).randbytes(size))
+    return path
+
+
+def sha(data):
+    import hashlib
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha_file(path):
+    with open(path, 'rb') as f:
+        return sha(f.read())
+
+
+def children():
+    out = []
+    for task in os.listdir('/proc/self/task'):
+        with open(f'/proc/self/task/{task}/children') as f:
+            out += map(int, f.read().split())
+    return out
+
+
+def adopt_orphans():
+    """Daemons become our children, so that none outlives its test."""
+    PR_SET_CHILD_SUBREAPER = 36
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def kill_children():
+    """Kill all our descendants. Return the names of those there were."""
+    names = []
+    while True:
+        pids = children()
+        if not pids:
+            return names
+        for pid in pids:
+            try:
+                with open(f'/proc/{pid}/comm') as f:
+                    names.append(f.read().strip())
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            except (FileNotFoundError, ProcessLookupError,
+                    ChildProcessError):
+                pass
+
+
+class Tap:
+    """KTAP output."""
+
+    def __init__(self):
+        self.number = 0
+        self.failed = 0
+        print('KTAP version 1', flush=True)
+
+    def line(self, good, name, more=''):
+        self.number += 1
+        self.failed += not good
+        word = 'ok' if good else 'not ok'
+        print(f'{word} {self.number} - {name}{more}', flush=True)
+        return good
+
+    def note(self, text):
+        for line in str(text).splitlines():
+            print(f'# {line}', flush=True)
+
+    def end(self):
+        print(f'1..{self.number}', flush=True)
+        return self.failed != 0
+
+
+class Result:
+    """Of a finished command."""
+
+    def __init__(self, argv, code, out, err):
+        self.argv, self.code, self.out, self.err = argv, code, out, err
+
+    @property
+    def text(self):
+        return self.out.decode(errors='replace')
+
+    def __repr__(self):
+        return (f'{self.argv} gave {self.code}\n{self.text[-3000:]}\n'
+                f'{self.err.decode(errors="replace")[-3000:]}')
+
+
+class Session:
+    """
+    One run of a case: a scratch directory, processes, and the prefix that
+    makes a program an AF_L5 one, which is empty in the TCP run.
+    """
+
+    def __init__(self, test, mode, prefix):
+        self.test, self.mode, self.prefix = test, mode, prefix
+        self.dir = tempfile.mkdtemp(prefix=f'l5apps-{test.name}-{mode}.')
+        os.chmod(self.dir, 0o755)
+        self.logs = []
+
+    @property
+    def l5(self):
+        """Is shared memory to be expected?"""
+        return self.mode == 'l5' and bool(self.prefix) and have_module()
+
+    def path(self, *names):
+        return os.path.join(self.dir, *names)
+
+    def check(self, good, name, detail=''):
+        return self.test.check(good, f'{self.mode}: {name}', detail)
+
+    def command(self, argv, plain=False, user=None):
+        argv = [str(a) for a in argv]
+        if not plain:
+            argv = self.prefix + argv
+        if user:
+            argv = ['setpriv', '--reuid', user, '--regid', user,
+                    '--init-groups', '--'] + argv
+        return argv
+
+    def spawn(self, argv, plain=False, user=None, name=None, **kw):
+        """Start a program; its output goes to a file, named by p.log."""
+        argv = self.command(argv, plain, user)
+        log = self.path(f'{len(self.logs)}-{name or "log"}')
+        self.logs.append(log)
+        kw.setdefault('stdin', subprocess.DEVNULL)
+        kw.setdefault('cwd', self.dir)
+        with open(log, 'wb') as f:
+            kw.setdefault('stdout', f)
+            p = subprocess.Popen(argv, stderr=f, **kw)
+        p.log = log
+        return p
+
+    def server(self, argv, port, **kw):
+        """Start a server and wait until it listens."""
+        p = self.spawn(argv, **kw)
+
+        def up():
+            if p.poll() not in (None, 0):   # 0: became a daemon
+                raise Failed(f'{argv[0]} ended with {p.returncode}')
+            return listening(port)
+
+        wait_until(up, f'{argv[0]} to listen on {port}')
+        return p
+
+    def run(self, argv, plain=False, user=None, data=None, timeout=WAIT,
+            **kw):
+        """Run a command to its end."""
+        argv = self.command(argv, plain, user)
+        kw.setdefault('cwd', self.dir)
+        stdin = {'input': data} if data is not None else {
+            'stdin': subprocess.DEVNULL}
+        try:
+            r = subprocess.run(argv, timeout=timeout, capture_output=True,
+                               **stdin, **kw)
+        except subprocess.TimeoutExpired as e:
+            raise Failed(f'{" ".join(argv)} took more than {timeout} s; '
+                         f'out: {(e.stdout or b"")[-500:]} '
+                         f'err: {(e.stderr or b"")[-500:]}') from None
+        return Result(argv, r.returncode, r.stdout, r.stderr)
+
+    def must(self, argv, **kw):
+        """A command without which nothing else makes sense."""
+        r = self.run(argv, **kw)
+        if r.code:
+            raise Failed(repr(r))
+        return r
+
+    def wait(self, p, what, timeout=WAIT):
+        """The exit status of a process that is about to end."""
+        try:
+            return p.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise Failed(f'waited {timeout} s for {what} to end') from None
+
+    def stop(self, p, sig=signal.SIGTERM, what=None):
+        p.send_signal(sig)
+        return self.wait(p, what or p.args[-1])
+
+    def log_has(self, p, text):
+        with open(p.log, 'rb') as f:
+            return text in f.read()
+
+    def rows(self, port, **want):
+        """Lines of /proc/net/l5 with that port at an end, and these words."""
+        def at(row):
+            return any(row.get(end, '').endswith(f':{port}')
+                       for end in ('local', 'remote'))
+        return [r for r in table() if at(r) and
+                all(r.get(k) == v for k, v in want.items())]
+
+    def show_logs(self):
+        for log in self.logs:
+            try:
+                with open(log, errors='replace') as f:
+                    lines = f.read().splitlines()
+            except OSError:
+                continue
+            self.test.tap.note(f'--- {log}, {len(lines)} lines, the last:')
+            self.test.tap.note('\n'.join(lines[-30:]))
+
+    def close(self):
+        kill_children()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Test:
+    """A case being run."""
+
+    def __init__(self, name, tap, l5run, full):
+        self.name, self.tap, self.l5run, self.full = name, tap, l5run, full
+        self.failures = 0
+
+    def check(self, good, name, detail=''):
+        good = bool(good)
+        self.tap.line(good, f'{self.name}: {name}')
+        if not good:
+            self.failures += 1
+            self.tap.note(detail)
+        return good
+
+    def skip(self, name, why):
+        self.tap.line(True, f'{self.name}: {name}', f' # SKIP {why}')
+
+    def note(self, text):
+        self.tap.note(f'{self.name}: {text}')
+
+    def session(self, mode):
+        return Session(self, mode, self.l5run if mode != 'tcp' else [])
+
+    def attempt(self, mode, session):
+        """Run one session. Return its results and what the counters did."""
+        failures = self.failures
+        s = self.session(mode)
+        before, start = stat(), time.monotonic()
+        result = None
+        try:
+            result = session(s)
+        except (Failed, OSError, subprocess.SubprocessError, ValueError,
+                IndexError, KeyError):
+            self.check(False, f'{mode}: ran to its end',
+                       traceback.format_exc())
+        finally:
+            after = stat()
+            if self.failures > failures:
+                s.show_logs()
+            s.close()
+        self.note(f'{mode}: {time.monotonic() - start:.1f} s')
+        return result, {k: after[k] - before.get(k, 0) for k in after}
+
+    def compare(self, session, connections, payload):
+        """
+        session(s) on TCP and under l5run. At least that many connections and
+        that many bytes of payload have to go through shared memory.
+        """
+        tcp, moved = self.attempt('tcp', session)
+        if moved:
+            self.check(moved['conn_shm'] == 0, 'tcp: no AF_L5 connection',
+                       moved)
+        l5, moved = self.attempt('l5', session)
+        if tcp is None or l5 is None:
+            return
+        for what in list(tcp) + [k for k in l5 if k not in tcp]:
+            self.check(tcp.get(what) == l5.get(what),
+                       f'same as on TCP: {what}',
+                       f'tcp: {tcp.get(what)!r}\nl5:  {l5.get(what)!r}')
+        self.shared_memory(moved, connections, payload)
+
+    def shared_memory(self, moved, connections, payload):
+        """Check the counters of a run under l5run."""
+        if not self.l5run:
+            return
+        if not have_module():
+            self.skip('counters', 'the module is not loaded')
+            return
+        self.note({k: v for k, v in moved.items() if v})
+        # Both ends are counted.
+        self.check(moved['conn_shm'] >= 2 * connections,
+                   f'at least {connections} connections on shared memory',
+                   moved)
+        self.check(moved['conn_base'] == 0,
+                   'no connection stayed on TCP', moved)
+        self.check(moved['bytes_tx'] >= payload,
+                   f'at least {payload} bytes through rings', moved)
+        self.check(moved['violations'] == 0, 'no ring violation', moved)

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Which number AF_L5 has on this machine.
+ */
+#ifndef L5_FAMILY_H
+#define L5_FAMILY_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "../../uapi/l5.h"
+
+/**
+ * l5_family_loaded() - the number that the loaded module has
+ *
+ * Bare system calls and no stdio, since the preload library asks this inside
+ * of somebody's socket(): that is no cancellation point, may run in a signal
+ * handler or a vfork() child, and must not allocate. Keeps errno.
+ *
+ * Return: the number, or -1 if the module is not loaded or sysfs not visible.
+ */
+static inline int l5_family_loaded(void)
+{
+	int saved = errno, family = 0;
+	char buf[16];
+	long fd, n, i;
+
+	fd = syscall(SYS_openat, AT_FDCWD, L5_FAMILY_PATH,
+		     O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		errno = saved;
+		return -1;
+	}
+	n = syscall(SYS_read, fd, buf, sizeof(buf));
+	syscall(SYS_close, fd);
+	errno = saved;
+	for (i = 0; i < n && buf[i] >= '0' && buf[i] <= '9'; i++) {
+		family = family * 10 + (buf[i] - '0');
+		if (family > 0xffff)	/* sa_family_t */
+			return -1;
+	}
+	return family > 0 ? family : -1;
+}
+
+/**
+ * l5_family() - the number to give to socket()
+ *
+ * Return: the loaded module's, else the default, which loads the module.
+ */
+static inline int l5_family(void)
+{
+	int family = l5_family_loaded();
+
+	return family > 0 ? family : L5_FAMILY_DEFAULT;
+}
+
+#endif /* L5_FAMILY_H */

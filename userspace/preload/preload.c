@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * libl5preload.so: a program's stream sockets become AF_L5 sockets.
+ *
+ * Only socket() is redirected: what it returns is a real socket, so all the
+ * rest is the kernel's. getsockopt() is here because SOL_SOCKET is answered
+ * before the kernel asks a family, so that only we can give SO_DOMAIN and
+ * SO_PROTOCOL the answer of a TCP socket.
+ *
+ * socket() may be called from a signal handler, from a constructor that runs
+ * before ours, in a vfork() child and by many threads. So nothing here
+ * allocates, locks or calls what does; system calls are made bare, which
+ * spares dlsym() too; what is remembered are words whose setting twice does
+ * no harm. Whatever goes wrong with AF_L5, the program gets the socket, and
+ * the errno, that it would have got without us.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "../lib/l5_env.h"
+#include "../lib/l5_family.h"
+
+/* A 32-bit libc translates times in getsockopt(), which we would bypass. */
+_Static_assert(sizeof(long) == 8, "only for 64-bit systems");
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum {
+	FAMILY_UNKNOWN,
+	FAMILY_ABSENT = -1,	/* asked, and the kernel knows none */
+};
+
+static _Atomic int family = FAMILY_UNKNOWN;
+
+/* The environment, read once: what to redirect is a bit per L5PROTO_*. */
+static _Atomic unsigned int wanted;
+static _Atomic int spin_us = -1;
+static _Atomic int debug;
+static _Atomic int env_read;
+
+static const struct {
+	const char *name;
+	int af;
+} sockets[L5PROTO_MAX] = {
+#define SOCKET_ENTRY(name, af, proto)	[proto] = { name, af },
+	L5_SOCKETS(SOCKET_ENTRY)
+#undef SOCKET_ENTRY
+};
+
+static unsigned int parse_sockets(const char *s)
+{
+	unsigned int set = 0;
+	size_t len;
+	int i;
+
+	if (!s)
+		return L5_SOCKETS_DEFAULT;
+	for (; *s; s += len + (s[len] == ',')) {
+		len = strcspn(s, ",");
+		for (i = 0; i < L5PROTO_MAX; i++)
+			if (strlen(sockets[i].name) == len &&
+			    !memcmp(sockets[i].name, s, len))
+				set |= 1u << i;
+	}
+	return set;
+}
+
+/* l5run has checked it; anything else here means "leave it alone". */
+static int parse_us(const char *s)
+{
+	int us = 0;
+
+	if (!s || !*s)
+		return -1;
+	for (; *s >= '0' && *s <= '9' && us <= L5_SPIN_US_MAX; s++)
+		us = us * 10 + (*s - '0');
+	return *s || us > L5_SPIN_US_MAX ? -1 : us;
+}
+
+static void read_env(void)
+{
+	const char *s;
+
+	if (atomic_load(&env_read))
+		return;
+	wanted = parse_sockets(getenv(L5_ENV_SOCKETS));
+	spin_us = parse_us(getenv(L5_ENV_SPIN));
+	s = getenv(L5_ENV_DEBUG);
+	debug = s && *s && strcmp(s, "0");
+	atomic_store(&env_read, 1);
+}
+
+/*
+ * Early, because later the program may have left for a place without sysfs:
+ * chroot(), a namespace, a system call filter.
+ */
+__attribute__((constructor)) static void start(void)
+{
+	int loaded = l5_family_loaded();
+
+	read_env();
+	if (loaded > 0)
+		family = loaded;
+}
+
+/* Say once why plain sockets are used. */
+static void complain(int error)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+	static const char text[] = "l5: no AF_L5 socket (";
+	static const char tail[] = "): plain sockets are used\n";
+	const char *name = strerrorname_np(error);
+	char line[sizeof(text) + sizeof(tail) + 32];
+	size_t len;
+	ssize_t n;
+
+	if (!debug || atomic_flag_test_and_set(&said))
+		return;
+	if (!name || strlen(name) > 32)
+		name = "?";
+	len = strlen(name);
+	memcpy(line, text, sizeof(text) - 1);
+	memcpy(line + sizeof(text) - 1, name, len);
+	memcpy(line + sizeof(text) - 1 + len, tail, sizeof(tail) - 1);
+	n = syscall(SYS_write, STDERR_FILENO, line,
+		    sizeof(text) + sizeof(tail) - 2 + len);
+	(void)n;
+}
+
+/* The number to try, or 0: once the kernel did not know it, only sysfs says
+ * that the module has come; asking again would start modprobe every time.
+ */
+static int family_to_try(void)
+{
+	int f = family, loaded;
+
+	if (f > 0)
+		return f;
+	loaded = l5_family_loaded();
+	if (loaded > 0) {
+		family = loaded;
+		return loaded;
+	}
+	return f == FAMILY_ABSENT ? 0 : L5_FAMILY_DEFAULT;
+}
+
+/* Is it what we think it is? A number that is only our guess may be taken. */
+static int is_l5(int fd)
+{
+	int transport;
+	socklen_t len = sizeof(transport);
+
+	return !syscall(SYS_getsockopt, fd, SOL_L5, L5_TRANSPORT, &transport,
+			&len);
+}
+
+static int l5_socket(int type, int l5proto)
+{
+	int f = family_to_try(), us = spin_us, fd;
+
+	if (!f)
+		return -1;
+	fd = syscall(SYS_socket, f, type, l5proto);
+	if (fd >= 0 && f != family && !is_l5(fd)) {
+		syscall(SYS_close, fd);
+		errno = EAFNOSUPPORT;
+		fd = -1;
+	}
+	if (fd < 0) {
+		if (errno == EAFNOSUPPORT)
+			family = FAMILY_ABSENT;
+		complain(errno);
+		return -1;
+	}
+	family = f;
+	if (us >= 0)
+		syscall(SYS_setsockopt, fd, SOL_L5, L5_SPIN_US, &us,
+			sizeof(us));
+	return fd;
+}
+
+/* L5PROTO_* for what the program asks, or -1: not ours. */
+static int l5proto_of(int af, int type, int protocol)
+{
+	int i;
+
+	if ((type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != SOCK_STREAM)
+		return -1;
+	for (i = 0; i < L5PROTO_MAX; i++)
+		if (sockets[i].af == af && wanted & 1u << i)
+			break;
+	if (i == L5PROTO_MAX)
+		return -1;
+	if (protocol && protocol != (af == AF_UNIX ? PF_UNIX : IPPROTO_TCP))
+		return -1;
+	return i;
+}
+
+EXPORT int socket(int af, int type, int protocol)
+{
+	int saved = errno, l5proto, fd;
+
+	read_env();
+	l5proto = l5proto_of(af, type, protocol);
+	if (l5proto >= 0) {
+		fd = l5_socket(type, l5proto);
+		errno = saved;
+		if (fd >= 0)
+			return fd;
+	}
+	return syscall(SYS_socket, af, type, protocol);
+}
+
+static int get_int(int fd, int name, int *value)
+{
+	socklen_t len = sizeof(*value);
+
+	return syscall(SYS_getsockopt, fd, SOL_SOCKET, name, value, &len);
+}
+
+EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
+{
+	int saved = errno, domain, l5proto, answer;
+	int ret = syscall(SYS_getsockopt, fd, level, name, value, len);
+
+	if (ret || level != SOL_SOCKET ||
+	    (name != SO_DOMAIN && name != SO_PROTOCOL))
+		return ret;
+	if (!get_int(fd, SO_DOMAIN, &domain) && domain == family &&
+	    !get_int(fd, SO_PROTOCOL, &l5proto) &&
+	    l5proto >= 0 && l5proto < L5PROTO_MAX) {
+		if (name == SO_DOMAIN)
+			answer = sockets[l5proto].af;
+		else
+			answer = l5proto == L5PROTO_UNIX ? 0 : IPPROTO_TCP;
+		memcpy(value, &answer, *len);	/* at most an int by now */
+	}
+	errno = saved;
+	return ret;
+}

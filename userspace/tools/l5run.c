@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * l5run: run a program with its stream sockets on AF_L5. See l5run(1).
+ */
+#define _GNU_SOURCE
+#include <argp.h>
+#include <elf.h>
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../lib/l5_env.h"
+#include "../lib/l5_family.h"
+
+/* As env(1), nice(1), timeout(1): ours, found but not run, not found. */
+enum {
+	EXIT_SELF = 125,
+	EXIT_CANNOT_RUN = 126,
+	EXIT_NOT_FOUND = 127,
+};
+
+#if __SIZEOF_POINTER__ == 8
+#define OWN_CLASS ELFCLASS64
+#else
+#define OWN_CLASS ELFCLASS32
+#endif
+
+/* An interpreter may be a script itself; the kernel stops at this depth too. */
+#define SCRIPT_DEPTH 5
+
+enum {
+	OPT_UNIX = 0x100,
+	OPT_MODE,
+	OPT_ONLY,
+	OPT_SPIN,
+	OPT_REQUIRE,
+};
+
+struct settings {
+	unsigned int sockets;
+	bool with_unix;
+	bool require;
+	bool debug;
+	const char *spin;
+	char **program;
+};
+
+static const char *const socket_names[L5PROTO_MAX] = {
+#define SOCKET_NAME(name, af, proto)	[proto] = name,
+	L5_SOCKETS(SOCKET_NAME)
+#undef SOCKET_NAME
+};
+
+static const struct argp_option options[] = {
+	{ "unix", OPT_UNIX, NULL, 0, "AF_UNIX streams as well", 0 },
+	{ "only", OPT_ONLY, "LIST", 0,
+	  "only these sockets: inet, inet6, unix, separated by commas "
+	  "(default: inet,inet6)", 0 },
+	{ "mode", OPT_MODE, "MODE", 0,
+	  "how: socket (the default) changes the family of new sockets and "
+	  "leaves everything else to the kernel", 0 },
+	{ "spin", OPT_SPIN, "US", 0,
+	  "a blocking receive looks at the ring for US microseconds before "
+	  "it sleeps", 0 },
+	{ "require", OPT_REQUIRE, NULL, 0,
+	  "fail if the kernel has no AF_L5, instead of running the program "
+	  "on plain sockets", 0 },
+	{ "verbose", 'v', NULL, 0,
+	  "say on stderr what could not be redirected", 0 },
+	{ "debug", 'v', NULL, OPTION_ALIAS, NULL, 0 },
+	{ 0 }
+};
+
+static unsigned int parse_only(struct argp_state *state, const char *list)
+{
+	char *names = strdup(list), *name, *rest = names;
+	unsigned int set = 0;
+	int i;
+
+	if (!names)
+		err(EXIT_SELF, NULL);
+	while ((name = strsep(&rest, ","))) {
+		for (i = 0; i < L5PROTO_MAX; i++)
+			if (!strcmp(name, socket_names[i]))
+				break;
+		if (i == L5PROTO_MAX)
+			argp_error(state, "--only: no sockets called '%s'",
+				   name);
+		set |= 1u << i;
+	}
+	free(names);
+	return set;
+}
+
+static void check_spin(struct argp_state *state, const char *us)
+{
+	unsigned long value;
+	char *end;
+
+	errno = 0;
+	value = strtoul(us, &end, 10);
+	if (*us < '0' || *us > '9' || *end || errno || value > L5_SPIN_US_MAX)
+		argp_error(state, "--spin: '%s' is not a number from 0 to %d",
+			   us, L5_SPIN_US_MAX);
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct settings *s = state->input;
+
+	switch (key) {
+	case OPT_UNIX:
+		s->with_unix = true;
+		return 0;
+	case OPT_MODE:
+		if (strcmp(arg, "socket"))
+			argp_error(state, "--mode: no mode called '%s'", arg);
+		return 0;
+	case OPT_ONLY:
+		s->sockets = parse_only(state, arg);
+		return 0;
+	case OPT_SPIN:
+		check_spin(state, arg);
+		s->spin = arg;
+		return 0;
+	case OPT_REQUIRE:
+		s->require = true;
+		return 0;
+	case 'v':
+		s->debug = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		/* The program: all the rest is its business. */
+		s->program = &state->argv[state->next - 1];
+		state->next = state->argc;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "which program?");
+		return EINVAL;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "PROGRAM [ARGS...]",
+	.doc = "Run a program with its TCP sockets on AF_L5: between two such "
+	       "programs of one machine data moves through shared memory.\v"
+	       "The exit status is the program's, or 125 if l5run itself "
+	       "fails, 126 if the program cannot be run, 127 if it is not "
+	       "found.",
+};
+
+const char *argp_program_version = "l5run (AF_L5) " L5_TOOLS_VERSION;
+
+static void set_env(const char *name, const char *value)
+{
+	if (setenv(name, value, 1))
+		err(EXIT_SELF, "setenv %s", name);
+}
+
+/*
+ * The library lies beside us in the build tree, in ../lib when installed:
+ * relative to where we really are, so that a moved installation works.
+ */
+static char *find_preload(void)
+{
+	static const char *const places[] = {
+		L5_PRELOAD_NAME, "../lib/" L5_PRELOAD_NAME,
+	};
+	char self[PATH_MAX], *dir, *path, *real;
+	size_t i;
+	ssize_t n;
+
+	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	if (n < 0)
+		err(EXIT_SELF, "/proc/self/exe");
+	self[n] = '\0';
+	dir = dirname(self);
+	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (asprintf(&path, "%s/%s", dir, places[i]) < 0)
+			err(EXIT_SELF, NULL);
+		real = realpath(path, NULL);
+		free(path);
+		if (!real)
+			continue;
+		/* The loader takes both for the end of a name. */
+		if (strpbrk(real, " :"))
+			errx(EXIT_SELF,
+			     "%s: the loader cannot preload from a path with a blank or a colon",
+			     real);
+		return real;
+	}
+	errx(EXIT_SELF, "cannot find %s near %s", L5_PRELOAD_NAME, dir);
+}
+
+/*
+ * Ours comes last: another library that wraps socket() then wraps ours, and
+ * one that insists on being first is.
+ */
+static void set_preload(void)
+{
+	const char *before = getenv("LD_PRELOAD");
+	char *lib = find_preload(), *value;
+
+	if (before && *before) {
+		if (asprintf(&value, "%s:%s", before, lib) < 0)
+			err(EXIT_SELF, NULL);
+	} else {
+		value = lib;
+	}
+	set_env("LD_PRELOAD", value);
+}
+
+static void set_sockets(unsigned int set)
+{
+	char value[64] = "";
+	int i;
+
+	for (i = 0; i < L5PROTO_MAX; i++)
+		if (set & 1u << i) {
+			if (*value)
+				strcat(value, ",");
+			strcat(value, socket_names[i]);
+		}
+	set_env(L5_ENV_SOCKETS, value);
+}
+
+/* Not only a number in sysfs: a socket that says that it is one. */
+static int have_l5(void)
+{
+	int fd = socket(l5_family(), SOCK_STREAM | SOCK_CLOEXEC, L5PROTO_INET);
+	int transport, ret;
+	socklen_t len = sizeof(transport);
+
+	if (fd < 0)
+		return -1;
+	ret = getsockopt(fd, SOL_L5, L5_TRANSPORT, &transport, &len);
+	if (ret)
+		errno = EAFNOSUPPORT;
+	close(fd);
+	return ret;
+}
+
+/* Where execvp() will find it, or NULL. The caller frees. */
+static char *which(const char *name)
+{
+	const char *path = getenv("PATH"), *colon;
+	char *file, *fallback = NULL;
+	int len;
+
+	if (strchr(name, '/'))
+		return strdup(name);
+	if (!path) {
+		size_t n = confstr(_CS_PATH, NULL, 0);
+
+		fallback = malloc(n);
+		if (!fallback)
+			return NULL;
+		confstr(_CS_PATH, fallback, n);
+		path = fallback;
+	}
+	for (;; path = colon + 1) {
+		colon = strchrnul(path, ':');
+		len = colon - path;
+		if (asprintf(&file, "%.*s%s%s", len, path, len ? "/" : "",
+			     name) < 0) {
+			file = NULL;
+			break;
+		}
+		if (!access(file, X_OK))
+			break;
+		free(file);
+		file = NULL;
+		if (!*colon)
+			break;
+	}
+	free(fallback);
+	return file;
+}
+
+/* Has the program a loader, which is what preloads? */
+static bool has_interp(int fd, const Elf64_Ehdr *eh)
+{
+	Elf64_Phdr ph;
+	int i;
+
+	for (i = 0; i < eh->e_phnum; i++) {
+		off_t at = eh->e_phoff + (off_t)i * eh->e_phentsize;
+
+		if (pread(fd, &ph, sizeof(ph), at) != sizeof(ph))
+			return true;	/* odd: let exec judge */
+		if (ph.p_type == PT_INTERP)
+			return true;
+	}
+	return false;
+}
+
+/* Why the loader will not preload into this file; NULL: it will, I think. */
+static const char *not_preloadable(const char *file, int depth)
+{
+	union {
+		Elf64_Ehdr eh;
+		char text[256];
+	} u = { .text = "" };
+	const char *why = NULL;
+	struct stat st;
+	ssize_t n;
+	int fd;
+
+	fd = open(file, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return NULL;
+	n = pread(fd, u.text, sizeof(u.text) - 1, 0);
+	if (n > 2 && !memcmp(u.text, "#!", 2) && depth < SCRIPT_DEPTH) {
+		char *line = u.text + 2, *interp;
+
+		line[strcspn(line, "\n")] = '\0';
+		interp = strtok(line, " \t");
+		if (interp)
+			why = not_preloadable(interp, depth + 1);
+	} else if (n >= (ssize_t)sizeof(u.eh) &&
+		   !memcmp(u.eh.e_ident, ELFMAG, SELFMAG)) {
+		if (u.eh.e_ident[EI_CLASS] != OWN_CLASS)
+			why = "built for another word size";
+		else if (!has_interp(fd, &u.eh))
+			why = "statically linked";
+		else if (!fstat(fd, &st) && geteuid() &&
+			 ((st.st_mode & S_ISUID && st.st_uid != geteuid()) ||
+			  (st.st_mode & S_ISGID && st.st_gid != getegid())))
+			why = "set-user-ID or set-group-ID";
+	}
+	close(fd);
+	return why;
+}
+
+static void warn_if_not_preloadable(const char *program)
+{
+	char *file = which(program);
+	const char *why = file ? not_preloadable(file, 0) : NULL;
+
+	if (why)
+		warnx("%s: %s: runs on plain TCP", file, why);
+	free(file);
+}
+
+int main(int argc, char **argv)
+{
+	struct settings s = { .sockets = L5_SOCKETS_DEFAULT };
+	int error;
+
+	argp_err_exit_status = EXIT_SELF;
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &s);
+	if (s.with_unix)
+		s.sockets |= 1u << L5PROTO_UNIX;
+
+	if (s.require && have_l5())
+		err(EXIT_SELF, "the kernel gives no AF_L5 socket");
+	warn_if_not_preloadable(s.program[0]);
+
+	set_sockets(s.sockets);
+	if (s.spin)
+		set_env(L5_ENV_SPIN, s.spin);
+	if (s.debug)
+		set_env(L5_ENV_DEBUG, "1");
+	set_preload();
+
+	execvp(s.program[0], s.program);
+	error = errno;
+	warn("%s", s.program[0]);
+	return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+}
