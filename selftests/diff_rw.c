@@ -2,9 +2,14 @@
 /* Reading and writing, by every call that can. */
 #include "diff.h"
 
+#include <sys/sendfile.h>
+
+#define BIG	(3 << 20)	/* more than any ring or socket buffer here */
+
+static char buf[1 << 17];
+
 SCENARIO(read_write)
 {
-	char buf[64];
 	int n;
 
 	pair(c);
@@ -17,8 +22,714 @@ SCENARIO(read_write)
 	P(c->a, POLLIN);
 	n = R(read(c->a, buf, 2));
 	D(buf, n);
+	P(c->a, POLLIN);
 	n = R(read(c->a, buf, 2));
 	D(buf, n);
+	P(c->a, 0);
+}
+
+SCENARIO(sizes)
+{
+	static const int sizes[] = {
+		1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 63, 64, 65, 127, 255, 511,
+		1000, 1023, 1024, 1025, 2047, 4087, 4088, 4095, 4096, 4097,
+		8191, 8192, 8193, 16383, 30001,
+	};
+	uint64_t pos = 0;
+	unsigned int i;
+	int n;
+
+	pair(c);
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		l5_fill(buf, sizes[i], pos);
+		R(send(c->a, buf, sizes[i], 0));
+		await(c->b, sizes[i]);
+		memset(buf, 0, sizes[i]);
+		n = R(recv(c->b, buf, sizeof(buf), 0));
+		N(l5_check(buf, n, pos));
+		pos += sizes[i];
+	}
+	P(c->b, 0);
+}
+
+SCENARIO(small_reads_of_big)
+{
+	int i, n;
+
+	pair(c);
+	l5_fill(buf, 10000, 0);
+	R(send(c->a, buf, 10000, 0));
+	await(c->b, 10000);
+	for (i = 0; i < 10000; i += 333) {
+		n = R(recv(c->b, buf, 333, 0));
+		N(l5_check(buf, n, i));
+	}
+	P(c->b, 0);
+}
+
+SCENARIO(big_read_of_small)
+{
+	int i, n;
+
+	pair(c);
+	for (i = 0; i < 100; i++) {
+		l5_fill(buf, i % 7 + 1, i * 7);
+		if (send(c->a, buf, i % 7 + 1, 0) != i % 7 + 1)
+			V("send", "failed at %d", i);
+	}
+	for (n = i = 0; i < 100; i++)
+		n += i % 7 + 1;
+	await(c->b, n);
+	n = R(recv(c->b, buf, sizeof(buf), 0));
+	D(buf, n);
+	P(c->b, 0);
+}
+
+SCENARIO(zero_length)
+{
+	struct iovec none = { buf, 0 }, three[3] = {
+		{ buf, 0 }, { buf, 1 }, { NULL, 0 },
+	};
+	struct msghdr m = { .msg_iov = &none, .msg_iovlen = 1 };
+	struct msghdr no_iov = { 0 };
+	int n;
+
+	pair(c);
+	R(write(c->a, buf, 0));
+	R(write(c->a, NULL, 0));
+	R(send(c->a, buf, 0, 0));
+	R(send(c->a, NULL, 0, 0));
+	R(sendmsg(c->a, &m, 0));
+	R(sendmsg(c->a, &no_iov, 0));
+	R(writev(c->a, &none, 1));
+	R(writev(c->a, &none, 0));
+	P(c->b, 0);
+	R(read(c->b, buf, 0));
+	R(read(c->b, NULL, 0));
+	R(readv(c->b, &none, 0));
+	R(recv(c->b, buf, 0, MSG_DONTWAIT));
+	R(recv(c->b, buf, 1, MSG_DONTWAIT));
+	buf[0] = 'q';
+	R(writev(c->a, three, 3));
+	P(c->b, POLLIN);
+	/* A zero-length read with data there consumes nothing. */
+	R(read(c->b, buf, 0));
+	R(recv(c->b, buf, 0, 0));
+	R(recv(c->b, buf, 0, MSG_DONTWAIT));
+	n = R(recv(c->b, buf, 9, 0));
+	D(buf, n);
+}
+
+SCENARIO(vectors)
+{
+	static struct iovec v[1025];
+	volatile int minus_one = -1;
+	char out[64][97];
+	int i, n, sum = 0;
+
+	pair(c);
+	for (i = 0; i < 64; i++) {
+		v[i].iov_base = buf + sum;
+		v[i].iov_len = i * 7 % 97;
+		sum += v[i].iov_len;
+	}
+	l5_fill(buf, sum, 0);
+	n = R(writev(c->a, v, 64));
+	await(c->b, n);
+	for (i = 0; i < 64; i++) {
+		v[i].iov_base = out[i];
+		v[i].iov_len = i * 11 % 97;
+	}
+	memset(out, 0, sizeof(out));
+	n = R(readv(c->b, v, 64));
+	D(out, sizeof(out));
+	R(recv(c->b, buf, sizeof(buf), MSG_DONTWAIT));
+	R(writev(c->a, v, minus_one));
+	R(writev(c->a, v, 1025));
+	R(readv(c->b, v, 1025));
+	v[0].iov_len = -1;
+	R(writev(c->a, v, 1));
+	R(readv(c->b, v, 1));
+	R(preadv(c->b, v, 1, 0));
+	R(pwrite(c->a, "x", 1, 0));
+	R(pread(c->b, buf, 1, 0));
+	R(lseek(c->a, 0, SEEK_SET));
+	P(c->b, 0);
+}
+
+SCENARIO(msgs)
+{
+	char ctl[256], name[128];
+	struct iovec v[2] = { { "ab", 2 }, { "cde", 3 } };
+	struct iovec r[2] = { { buf, 1 }, { buf + 1, 99 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+	struct msghdr g = {
+		.msg_iov = r, .msg_iovlen = 2, .msg_control = ctl,
+		.msg_controllen = sizeof(ctl), .msg_name = name,
+		.msg_namelen = sizeof(name), .msg_flags = 0x5555,
+	};
+	int n;
+
+	pair(c);
+	R(sendmsg(c->a, &m, 0));
+	await(c->b, 5);
+	n = R(recvmsg(c->b, &g, 0));
+	D(buf, n);
+	N(g.msg_flags);
+	N(g.msg_controllen);
+	N(g.msg_namelen);
+	/* Without name and control. */
+	R(sendmsg(c->a, &m, MSG_NOSIGNAL | MSG_DONTWAIT));
+	await(c->b, 5);
+	g = (struct msghdr){ .msg_iov = r, .msg_iovlen = 2 };
+	n = R(recvmsg(c->b, &g, MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
+	D(buf, n);
+	N(g.msg_flags);
+	N(g.msg_controllen);
+	R(recvmsg(c->b, &g, MSG_DONTWAIT));
+	/* Bad headers. */
+	m.msg_iovlen = 2000;
+	R(sendmsg(c->a, &m, 0));
+	R(recvmsg(c->b, &m, 0));
+	R(sendmsg(c->a, NULL, 0));
+	R(recvmsg(c->b, NULL, 0));
+	m.msg_iovlen = 1;
+	m.msg_iov = NULL;
+	R(sendmsg(c->a, &m, 0));
+	m.msg_iov = v;
+	m.msg_control = NULL;
+	m.msg_controllen = 64;
+	R(sendmsg(c->a, &m, 0));
+	m.msg_controllen = 1 << 20;
+	R(sendmsg(c->a, &m, 0));
+	P(c->b, 0);
+}
+
+SCENARIO(control_messages)
+{
+	union {
+		char b[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} u = { 0 };
+	struct iovec v = { "x", 1 };
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1,
+		.msg_control = u.b, .msg_controllen = sizeof(u.b),
+	};
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+
+	if (is_unix(c))
+		return V("not", "here");
+	pair(c);
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = 0x7777;
+	h->cmsg_len = CMSG_LEN(sizeof(int));
+	R(sendmsg(c->a, &m, 0));	/* an unknown type */
+	h->cmsg_level = 0x7777;
+	R(sendmsg(c->a, &m, 0));	/* an unknown level is ignored */
+	await(c->b, 1);
+	R(recv(c->b, buf, 9, MSG_DONTWAIT));
+	h->cmsg_len = 1;
+	R(sendmsg(c->a, &m, 0));	/* a broken header */
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SO_MARK;
+	h->cmsg_len = CMSG_LEN(sizeof(int));
+	R(sendmsg(c->a, &m, 0));
+	await(c->b, 1);
+	R(recv(c->b, buf, 9, MSG_DONTWAIT));
+	h->cmsg_len = CMSG_LEN(1);
+	R(sendmsg(c->a, &m, 0));	/* too short for its type */
+	P(c->b, 0);
+}
+
+SCENARIO(mmsg)
+{
+	struct iovec v[5] = {
+		{ "a", 1 }, { "bb", 2 }, { "ccc", 3 }, { "", 0 }, { "dd", 2 },
+	}, r[4] = { { buf, 2 }, { buf + 2, 3 }, { buf + 5, 90 },
+		    { buf + 95, 9 } };
+	struct mmsghdr m[5] = { 0 }, g[4] = { 0 };
+	struct timespec none = { 0, 0 };
+	int i, n;
+
+	pair(c);
+	for (i = 0; i < 5; i++) {
+		m[i].msg_hdr.msg_iov = &v[i];
+		m[i].msg_hdr.msg_iovlen = 1;
+	}
+	for (i = 0; i < 4; i++) {
+		g[i].msg_hdr.msg_iov = &r[i];
+		g[i].msg_hdr.msg_iovlen = 1;
+	}
+	R(sendmmsg(c->a, m, 5, 0));
+	for (i = 0; i < 5; i++)
+		N(m[i].msg_len);
+	await(c->b, 8);
+	n = R(recvmmsg(c->b, g, 4, MSG_DONTWAIT, NULL));
+	for (i = 0; i < n; i++) {
+		N(g[i].msg_len);
+		N(g[i].msg_hdr.msg_flags);
+	}
+	D(buf, 8);
+	R(recvmmsg(c->b, g, 4, MSG_DONTWAIT, NULL));
+	R(sendmmsg(c->a, m, 0, 0));
+	R(recvmmsg(c->b, g, 0, 0, NULL));
+	R(sendmmsg(c->a, m, 1, 0));
+	n = R(recvmmsg(c->b, g, 4, MSG_WAITFORONE, NULL));
+	N(g[0].msg_len);
+	R(sendmmsg(c->a, m, 1, 0));
+	await(c->b, 1);
+	R(recvmmsg(c->b, g, 4, MSG_WAITFORONE, &none));
+	/* The second has a bad pointer: the first goes. */
+	m[1].msg_hdr.msg_iov->iov_base = bad_pointer();
+	R(sendmmsg(c->a, m, 5, 0));
+	await(c->b, 1);
+	R(recv(c->b, buf, 99, MSG_DONTWAIT));
+	g[1].msg_hdr.msg_iov->iov_base = bad_pointer();
+	R(sendmmsg(c->a, m + 2, 1, 0));
+	await(c->b, 3);
+	R(recvmmsg(c->b, g, 2, MSG_DONTWAIT, NULL));
+	N(g[0].msg_len);
+}
+
+SCENARIO(sendto_recvfrom)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	int n;
+
+	pair(c);
+	R(sendto(c->a, "one", 3, 0, NULL, 0));
+	await(c->b, 3);
+	memset(&ss, 0x55, sizeof(ss));
+	n = R(recvfrom(c->b, buf, 99, 0, (void *)&ss, &len));
+	D(buf, n);
+	N(len);
+	N(ss.ss_family);
+	/* An address on a connected stream. */
+	n = R(sendto(c->a, "two", 3, 0, SA(&c->la), c->la.len));
+	if (n > 0)
+		await(c->b, n);
+	len = 4;
+	n = R(recvfrom(c->b, buf, 99, MSG_DONTWAIT, (void *)&ss, &len));
+	N(len);
+	R(sendto(c->a, "three", 5, 0, bad_pointer(), 16));
+	R(sendto(c->a, "three", 5, 0, SA(&c->la), 1000));
+	len = 99;
+	R(recvfrom(c->b, buf, 99, MSG_DONTWAIT, bad_pointer(), &len));
+	R(recvfrom(c->b, buf, 99, MSG_DONTWAIT, (void *)&ss, bad_pointer()));
+}
+
+SCENARIO(unconnected)
+{
+	int s = cl_socket(c, 0), l;
+	struct iovec v = { buf, 4 };
+	struct addr a;
+	char b[4];
+
+	catch_signal(SIGPIPE, 0);
+	R(send(s, "x", 1, 0));
+	N(caught);
+	R(send(s, "x", 1, MSG_NOSIGNAL));
+	N(caught);
+	R(write(s, "x", 1));
+	N(caught);
+	R(send(s, "", 0, 0));
+	R(recv(s, b, 1, 0));
+	R(recv(s, b, 0, 0));
+	R(recv(s, b, 1, MSG_DONTWAIT));
+	R(recv(s, b, 1, MSG_PEEK));
+	R(read(s, b, 1));
+	R(readv(s, &v, 1));
+	P(s, 0);
+	/* To an address: TCP connects, if it is asked for fast open only. */
+	addr_new(c, &a);
+	R(sendto(s, "x", 1, MSG_NOSIGNAL, SA(&a), a.len));
+	l = listener(c, 1);
+	R(send(l, "x", 1, MSG_NOSIGNAL));
+	R(recv(l, b, 1, 0));
+	R(recv(l, b, 1, MSG_DONTWAIT));
+	R(read(l, b, 1));
+	P(l, 0);
+}
+
+SCENARIO(bad_pointers)
+{
+	char *e;
+	int n, i;
+
+	pair(c);
+	R(write(c->a, bad_pointer(), 10));
+	R(send(c->a, bad_pointer(), 10, 0));
+	R(write(c->a, (void *)-4096, 10));
+	P(c->b, 0);
+	/* The buffer ends in the middle: what is sent is what is returned. */
+	e = edge(100);
+	n = R(send(c->a, e, 200, 0));
+	R(send(c->a, "END", 3, 0));
+	await(c->b, 3 + (n > 0 ? n : 0));
+	n = R(recv(c->b, buf, sizeof(buf), 0));
+	D(buf, n);
+	/* Reading into one: what was not returned is still there. */
+	l5_fill(buf, 5000, 0);
+	R(send(c->b, buf, 5000, 0));
+	await(c->a, 5000);
+	R(recv(c->a, bad_pointer(), 10, 0));
+	R(read(c->a, bad_pointer(), 10));
+	R(recv(c->a, bad_pointer(), 10, MSG_PEEK));
+	e = edge(100);
+	n = R(recv(c->a, e, 200, 0));
+	i = n > 0 ? n : 0;
+	N(l5_check(e, i, 0));
+	n = R(recv(c->a, buf, sizeof(buf), 0));
+	N(l5_check(buf, n, i));
+	P(c->a, 0);
+}
+
+SCENARIO(holes_in_vectors)
+{
+	struct iovec v[3] = { { "good", 4 }, { bad_pointer(), 4 }, { "more", 4 } };
+	struct iovec r[3] = { { buf, 4 }, { bad_pointer(), 4 }, { buf + 8, 4 } };
+	int n;
+
+	pair(c);
+	n = R(writev(c->a, v, 3));
+	R(send(c->a, "END", 3, 0));
+	await(c->b, 3 + (n > 0 ? n : 0));
+	n = R(recv(c->b, buf, sizeof(buf), 0));
+	D(buf, n);
+	R(send(c->a, "0123456789ab", 12, 0));
+	await(c->b, 12);
+	memset(buf, 0, 16);
+	n = R(readv(c->b, r, 3));
+	n = R(recv(c->b, buf, sizeof(buf), MSG_DONTWAIT));
+	D(buf, n);
+	R(writev(c->a, bad_pointer(), 2));
+	R(readv(c->b, bad_pointer(), 2));
+	P(c->b, 0);
+}
+
+/* What a failing big send has reported as sent must arrive, and no more. */
+SCENARIO(hole_far_inside)
+{
+	size_t good = 40000;
+	char *e = edge(good);
+	long n, got = 0, r;
+
+	pair(c);
+	l5_fill(e, good, 0);
+	n = send(c->a, e, good + 5000, 0);
+	V("it is partial or a fault", "%d",
+	  (n > 0 && n <= (long)good) || (n < 0 && errno == EFAULT));
+	OK(shutdown(c->a, SHUT_WR));
+	while ((r = recv(c->b, buf, sizeof(buf), 0)) > 0) {
+		if (l5_check(buf, r, got) >= 0)
+			V("data", "wrong at %ld", got);
+		got += r;
+	}
+	V("all that was sent came", "%d", got == (n > 0 ? n : 0));
+}
+
+static void feed_big(struct ctx *c)
+{
+	char b[1];
+
+	close(c->b);
+	if (feed(c->a, BIG, 0))
+		V("feeding", "failed");
+	shutdown(c->a, SHUT_WR);
+	recv(c->a, b, 1, 0);
+}
+
+SCENARIO(bigger_than_the_ring)
+{
+	pair(c);
+	beside(c, feed_big);
+	close(c->a);
+	R(drain(c->b, BIG, 0));
+	R(recv(c->b, buf, 1, 0));
+}
+
+static void drain_big(struct ctx *c)
+{
+	close(c->a);
+	if (drain(c->b, BIG, 0))
+		V("draining", "failed");
+	send(c->b, "!", 1, 0);
+	recv(c->b, buf, 1, 0);
+}
+
+/* A single blocking send of more than fits returns when all is sent. */
+SCENARIO(one_big_send)
+{
+	char *p = malloc(BIG);
+
+	pair(c);
+	l5_fill(p, BIG, 0);
+	beside(c, drain_big);
+	close(c->b);
+	R(send(c->a, p, BIG, 0));
+	R(recv(c->a, buf, 10, 0));
+}
+
+SCENARIO(one_big_writev)
+{
+	char *p = malloc(BIG);
+	struct iovec v[100];
+	int i;
+
+	pair(c);
+	l5_fill(p, BIG, 0);
+	for (i = 0; i < 100; i++) {
+		v[i].iov_base = p + (long)BIG * i / 100;
+		v[i].iov_len = (long)BIG * (i + 1) / 100 - (long)BIG * i / 100;
+	}
+	beside(c, drain_big);
+	close(c->b);
+	R(writev(c->a, v, 100));
+	R(recv(c->a, buf, 10, 0));
+}
+
+static int file_of(size_t len)
+{
+	char *p = malloc(len);
+	int fd = memfd_create("l5", 0);
+
+	l5_fill(p, len, 0);
+	if (write(fd, p, len) != (ssize_t)len)
+		abort();
+	lseek(fd, 0, SEEK_SET);
+	free(p);
+	return fd;
+}
+
+SCENARIO(sendfile_small)
+{
+	int f = file_of(10000), n;
+	off_t off = 100;
+
+	pair(c);
+	R(sendfile(c->a, f, NULL, 1000));
+	await(c->b, 1000);
+	n = R(recv(c->b, buf, sizeof(buf), 0));
+	N(l5_check(buf, n, 0));
+	R(sendfile(c->a, f, &off, 5000));
+	N(off);
+	await(c->b, 5000);
+	n = R(recv(c->b, buf, sizeof(buf), 0));
+	N(l5_check(buf, n, 100));
+	R(sendfile(c->a, f, NULL, 0));
+	off = 9990;
+	R(sendfile(c->a, f, &off, 5000));
+	await(c->b, 10);
+	n = R(recv(c->b, buf, sizeof(buf), 0));
+	N(l5_check(buf, n, 9990));
+	R(sendfile(c->a, f, &off, 5000));
+	P(c->b, 0);
+	/* A socket as the source. */
+	R(sendfile(c->a, c->b, NULL, 10));
+	R(sendfile(f, c->b, NULL, 10));
+	R(send(c->a, "x", 1, 0));
+	P(c->b, POLLIN);
+	R(sendfile(f, c->b, NULL, 1));
+	R(recv(c->b, buf, 1, MSG_DONTWAIT));
+}
+
+SCENARIO(sendfile_big)
+{
+	long n, sum = 0;
+	int f = file_of(BIG);
+
+	pair(c);
+	beside(c, drain_big);
+	close(c->b);
+	while (sum < BIG && (n = sendfile(c->a, f, NULL, BIG - sum)) > 0)
+		sum += n;
+	N(sum);
+	R(recv(c->a, buf, 10, 0));
+}
+
+SCENARIO(sendfile_nonblocking)
+{
+	int f = file_of(BIG), i;
+	long n, sum = 0;
+
+	pair(c);
+	OK(fcntl(c->a, F_SETFL, O_NONBLOCK));
+	for (i = 0; i < 1000; i++) {
+		n = sendfile(c->a, f, NULL, BIG);
+		if (n <= 0)
+			break;
+		sum += n;
+		/* Between segments TCP's buffer may have drained. */
+		if (sum == BIG)
+			lseek(f, sum = 0, SEEK_SET);
+	}
+	log_ret(c, "sendfile into a full socket", n);
+	N(sum > 0);
+	P(c->b, POLLIN);
+}
+
+SCENARIO(splice_from_pipe)
+{
+	int p[2], n;
+
+	pair(c);
+	OK(pipe(p));
+	OK(write(p[1], "through a pipe", 14));
+	R(splice(p[0], NULL, c->a, NULL, 100, 0));
+	await(c->b, 14);
+	n = R(recv(c->b, buf, sizeof(buf), 0));
+	D(buf, n);
+	R(splice(p[0], NULL, c->a, NULL, 100, SPLICE_F_NONBLOCK));
+	OK(write(p[1], "more", 4));
+	R(splice(p[0], NULL, c->a, NULL, 2, SPLICE_F_MORE));
+	R(splice(p[0], NULL, c->a, NULL, 2, 0));
+	await(c->b, 4);
+	n = R(recv(c->b, buf, sizeof(buf), 0));
+	D(buf, n);
+	close(p[1]);
+	R(splice(p[0], NULL, c->a, NULL, 100, 0));
+	R(splice(p[0], NULL, c->a, &(loff_t){ 0 }, 100, 0));
+}
+
+SCENARIO(splice_to_pipe)
+{
+	int p[2], q[2], n;
+
+	pair(c);
+	OK(pipe(p));
+	OK(pipe(q));
+	l5_fill(buf, 20000, 0);
+	R(send(c->a, buf, 20000, 0));
+	await(c->b, 20000);
+	n = R(splice(c->b, NULL, p[1], NULL, 7, 0));
+	R(tee(p[0], q[1], 100, 0));
+	n = R(read(p[0], buf, 100));
+	N(l5_check(buf, n, 0));
+	n = R(read(q[0], buf, 100));
+	N(l5_check(buf, n, 0));
+	n = R(splice(c->b, NULL, p[1], NULL, 10000, 0));
+	n = R(read(p[0], buf, sizeof(buf)));
+	N(l5_check(buf, n, 7));
+	n += 7;
+	for (int r; n < 20000; n += r) {
+		r = splice(c->b, NULL, p[1], NULL, 20000, 0);
+		if (r <= 0 || read(p[0], buf, r) != r ||
+		    l5_check(buf, r, n) >= 0) {
+			V("the rest", "is wrong");
+			break;
+		}
+	}
+	N(n);
+	/* Nothing there, then the end. */
+	OK(fcntl(c->b, F_SETFL, O_NONBLOCK));
+	R(splice(c->b, NULL, p[1], NULL, 100, 0));
+	OK(fcntl(c->b, F_SETFL, 0));
+	OK(shutdown(c->a, SHUT_WR));
+	P(c->b, POLLRDHUP);
+	R(splice(c->b, NULL, p[1], NULL, 100, 0));
+	R(splice(c->b, NULL, c->a, NULL, 100, 0));
+	R(tee(c->b, p[1], 100, 0));
+	R(splice(c->b, &(loff_t){ 0 }, p[1], NULL, 100, 0));
+}
+
+static void send_one(struct ctx *c)
+{
+	send(c->a, "1", 1, 0);
+}
+
+/* SPLICE_F_NONBLOCK speaks of the pipe: an empty TCP socket blocks. */
+SCENARIO_ON(tcp, splice_blocks)
+{
+	int p[2];
+
+	pair(c);
+	OK(pipe(p));
+	when_asleep(c, send_one);
+	R(splice(c->b, NULL, p[1], NULL, 100, SPLICE_F_NONBLOCK));
+	when_asleep(c, send_one);
+	R(splice(c->b, NULL, p[1], NULL, 100, 0));
+	R(read(p[0], buf, 100));
+}
+
+SCENARIO_ON(un, splice_does_not_block)
+{
+	int p[2];
+
+	pair(c);
+	OK(pipe(p));
+	R(splice(c->b, NULL, p[1], NULL, 100, SPLICE_F_NONBLOCK));
+	when_asleep(c, send_one);
+	R(splice(c->b, NULL, p[1], NULL, 100, 0));
+}
+
+/* A pipe that is not read: splice stops, and nothing is lost. */
+SCENARIO(splice_to_full_pipe)
+{
+	int p[2], n, sum = 0;
+	uint64_t pos = 0;
+
+	pair(c);
+	OK(pipe(p));
+	OK(fcntl(p[1], F_SETPIPE_SZ, 4096));
+	l5_fill(buf, 60000, 0);
+	R(send(c->a, buf, 60000, 0));
+	await(c->b, 60000);
+	while ((n = splice(c->b, NULL, p[1], NULL, 60000,
+			   SPLICE_F_NONBLOCK)) > 0)
+		sum += n;
+	log_ret(c, "splice into a full pipe", n);
+	N(sum > 0 && sum < 60000);
+	while (sum) {
+		n = read(p[0], buf, sum);
+		if (n <= 0 || l5_check(buf, n, pos) >= 0)
+			break;
+		pos += n;
+		sum -= n;
+	}
+	N(sum);
+	R(drain(c->b, 60000 - pos, pos));
+	P(c->b, 0);
+}
+
+static void splice_all(struct ctx *c)
+{
+	int p[2];
+	long n, m;
+
+	close(c->a);
+	if (pipe(p))
+		abort();
+	/* An echo by splice alone. */
+	while ((n = splice(c->b, NULL, p[1], NULL, 65536, SPLICE_F_MOVE)) > 0)
+		for (; n; n -= m) {
+			m = splice(p[0], NULL, c->b, NULL, n, SPLICE_F_MOVE);
+			if (m <= 0) {
+				V("splice", "ends with %ld", m);
+				return;
+			}
+		}
+	V("splice at the end", "%ld", n);
+	shutdown(c->b, SHUT_WR);
+	pause();
+}
+
+static void feed_1m(struct ctx *c)
+{
+	if (feed(c->a, 1 << 20, 0))
+		V("feeding", "failed");
+	shutdown(c->a, SHUT_WR);
+}
+
+SCENARIO(splice_echo)
+{
+	pair(c);
+	beside(c, splice_all);
+	close(c->b);
+	beside(c, feed_1m);
+	R(drain(c->a, 1 << 20, 0));
+	R(recv(c->a, buf, 1, 0));
 }
 
 TEST_HARNESS_MAIN

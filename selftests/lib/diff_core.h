@@ -173,6 +173,15 @@ int drain(int fd, size_t len, uint64_t pos);
 /* Send exactly @len of them. */
 int feed(int fd, size_t len, uint64_t pos);
 
+/* Wait until @fd has @n bytes to read (by FIONREAD), or some seconds. */
+void await(int fd, int n);
+
+/* An address where nothing is, which the compiler does not see through. */
+void *bad_pointer(void);
+
+/* Memory whose first @good bytes are there, and that ends then. */
+char *edge(size_t good);
+
 /* Count signals of a kind (handler installed with @flags). */
 void catch_signal(int sig, int flags);
 extern volatile sig_atomic_t caught;
