@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Do the ring tests notice when the ring is wrong? Each mutant is a copy of
+# uapi/l5_ring.h with one thing taken out; the tests are built against it and
+# have to fail, for the reason that belongs to the mutant.
+
+set -u
+cd "$(dirname "$0")" || exit 1
+header=../uapi/l5_ring.h
+out=build/mutants
+cc=${CC:-gcc}
+# shellcheck disable=SC2206 # options are words
+flags=(-O2 -g -D_GNU_SOURCE -Ilib -isystem build/kselftest -pthread -w)
+
+# name, program, build, the test that has to fail, sed on the header
+mutants() {
+	cat <<-'T'
+	A_publish_not_release@ring_order@tsan@publish_consume@/l5_store_release(slot, /s/l5_store_release/l5_store/
+	B_header_not_acquire@ring_order@tsan@publish_consume@s/hdr = l5_load_acquire(/hdr = l5_load(/
+	C_head_not_release@ring_order@tsan@publish_consume@s/l5_store_release(&own->rx_head/l5_store(\&own->rx_head/
+	D_head_not_acquire@ring_order@tsan@publish_consume@s/l5_load_acquire(&peer->rx_head)/l5_load(\&peer->rx_head)/
+	E_arm_without_fence@ring_order@plain@sleep_for@/^static inline void l5_wait_arm/,/^}/s/l5_mb();/__asm__ __volatile__("" ::: "memory");/
+	F_flag_without_fence@ring_order@plain@sleep_for@/^static inline int l5_wait_armed/,/^}/s/l5_mb();/__asm__ __volatile__("" ::: "memory");/
+	next_header_not_zeroed@ring@plain@every_offset@s/l5_store(next, 0);//
+	room_forgets_end_word@ring@plain@room@s/room < 2 \* L5_HDR ? 0 : room - 2 \* L5_HDR/room < L5_HDR ? 0 : room - L5_HDR/
+	head_not_checked@ring@plain@look@s/head - p->head > p->tail - p->head ||/0 ||/
+	head_alignment_not_checked@ring@plain@look@s/ || (head & (L5_HDR - 1))//
+	length_not_checked@ring@plain@hostile@s/(__u32)hdr > l5_rec_max(c->size)/0/
+	length_limit_off_by_one@ring@plain@peek@s/(__u32)hdr > l5_rec_max(c->size)/(__u32)hdr > l5_rec_max(c->size) + 1/
+	flags_not_checked@ring@plain@peek@s/hdr >> 32 != L5_REC_VALID/0/
+	header_read_twice@ring@plain@hostile@s/c->len = (__u32)hdr;/c->len = (__u32)l5_load((volatile __u64 *)slot);/
+	T
+}
+
+# The windows of E and F are a few cycles wide and need two processors; one in
+# some thousand meetings of two threads shows them, a million are tried at once.
+tries=20
+
+detected() {	# program build test
+	local n=1 i
+
+	case $1 in */[EF]_*) n=$tries ;; esac
+	for ((i = 0; i < n; i++)); do
+		L5_RING_ONLY=$3 TSAN_OPTIONS=halt_on_error=1 \
+			timeout 60 "$1" >"$1.log" 2>&1
+		if [ "$2" = tsan ]; then
+			grep -aq 'ThreadSanitizer: data race' "$1.log" && return
+		else
+			grep -aq "^not ok .*$3" "$1.log" && return
+		fi
+	done
+	return 1
+}
+
+mkdir -p "$out"
+echo "TAP version 13"
+echo "1..$(mutants | wc -l)"
+n=0
+while IFS=@ read -r name prog build test edit; do
+	n=$((n + 1))
+	mkdir -p "$out/$name"
+	sed "$edit" "$header" >"$out/$name/l5_ring.h"
+	if cmp -s "$header" "$out/$name/l5_ring.h"; then
+		echo "not ok $n $name: the header has no such line any more"
+		continue
+	fi
+	if [[ $name = [EF]_* && $(nproc) -lt 2 ]]; then
+		echo "ok $n $name # SKIP needs two processors"
+		continue
+	fi
+	san=()
+	[ "$build" = tsan ] && san=(-fsanitize=thread)
+	if ! $cc "${flags[@]}" "${san[@]}" -I"$out/$name" -I../uapi \
+	     -o "$out/$name.bin" "$prog.c"; then
+		echo "not ok $n $name: does not compile"
+	elif mv "$out/$name.bin" "$out/$name/$name" &&
+	     detected "$out/$name/$name" "$build" "$test"; then
+		echo "ok $n mutant $name is detected"
+	else
+		echo "not ok $n mutant $name is detected"
+		sed 's/^/# /' "$out/$name/$name.log" | head -40
+	fi
+done < <(mutants)
