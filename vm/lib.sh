@@ -145,11 +145,13 @@ make_boot_dir() {	# image release modules-root dir
 	for m in $INITRD_MODULES; do
 		modprobe -d "$root" -S "$rel" --show-depends "$m" || return
 	done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$dir/modules"
+	# busybox has no say in compressed ones.
 	while read -r path; do
 		m=${path##*/}
-		case $path in	# busybox has no say in compressed ones
-		*.xz) m=${m%.xz}; xz -dc "$path" ;;
-		*.zst) m=${m%.zst}; zstd -dc "$path" ;;
+		m=${m%%.ko*}.ko
+		case $path in
+		*.xz) xz -dc "$path" ;;
+		*.zst) zstd -dc "$path" ;;
 		*) cat "$path" ;;
 		esac >"$tree/modules/$m" || return
 		printf '%s\n' "$m"
@@ -180,13 +182,13 @@ probe_kvm() {	# boot-dir file
 	local answer=tcg
 	[ -s "$2" ] && return
 	rm -f "$CACHE"/accel-*
-	# shellcheck disable=SC2086 # words on purpose
 	# An initramfs without a job powers off at once. QEMU's own status says
-	# whether it got there.
-	if setpriv --pdeathsig KILL timeout -k 1 15 \
-	   qemu-system-x86_64 $QEMU_BASE -accel kvm -cpu host -m 512M -smp 2 \
-	   -kernel "$1/kernel" -initrd "$1/initrd" -append 'quiet panic=-1' \
-	   -serial none </dev/null >/dev/null 2>&1; then
+	# whether it got there; the subshell is for what a shell says of a crash.
+	# shellcheck disable=SC2086 # words on purpose
+	if (setpriv --pdeathsig KILL timeout -k 1 15 \
+	    qemu-system-x86_64 $QEMU_BASE -accel kvm -cpu "$CPU_KVM" -m 512M -smp 2 \
+	    -kernel "$1/kernel" -initrd "$1/initrd" -append 'quiet panic=-1' \
+	    -serial none; exit) </dev/null >/dev/null 2>&1; then
 		answer=kvm
 	fi
 	echo "$answer" >"$2"
@@ -220,9 +222,8 @@ kernel_paths() {
 		K_ROOT=/
 		;;
 	*)
-		K_REL=$("$VM/kernel" release "$1") &&
-			K_IMAGE=$("$VM/kernel" image "$1") &&
-			K_ROOT=$("$VM/kernel" root "$1")
+		{ read -r K_REL && read -r K_IMAGE && read -r K_ROOT; } \
+			< <("$VM/kernel" boot "$1")
 		;;
 	esac
 }
