@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# AF_L5. `make help` prints the targets.
+#
+KVER	?= $(shell vm/kernel release 6.1 2>/dev/null || uname -r)
+KDIR	?= /lib/modules/$(KVER)/build
+PREFIX	?= /usr/local
+T	?=
+
+SUBDIRS	:= userspace bench
+
+# What a bare Debian 12 lacks, by what needs it.
+DEPS_BUILD := build-essential linux-headers-amd64
+DEPS_LAB   := linux-image-amd64 qemu-system-x86 busybox-static cpio kmod \
+	      linux-source-6.1 xz-utils
+DEPS_LINT  := sparse codespell shellcheck
+
+all: module tools			## build the module and the tools
+
+module: deps-build
+	$(MAKE) -C $(KDIR) M=$(CURDIR) W=1 modules
+
+tools: deps-build
+	for d in $(SUBDIRS); do $(MAKE) -C $$d || exit; done
+
+install: all				## install for the running kernel
+	$(MAKE) -C $(KDIR) M=$(CURDIR) modules_install
+	depmod $(KVER)
+	$(MAKE) -C userspace install PREFIX=$(PREFIX)
+	install -D -m 644 uapi/l5.h $(PREFIX)/include/linux/l5.h
+	install -D -m 644 uapi/l5_ring.h $(PREFIX)/include/linux/l5_ring.h
+
+demo: deps-lab all			## real programs over AF_L5, beside TCP
+	bench/demo
+
+check: deps-lab all			## every test; T=PART one of its parts
+	selftests/run $(T)
+
+check-debug: deps-lab all		## kernel tests on a debug kernel
+	vm/kernel debug
+	selftests/run --kernel debug $(T)
+
+bench: deps-lab all			## all figures, into bench/out
+	bench/demo --all
+
+lint: deps-lint deps-lab		## checkpatch, sparse, W=1, shellcheck
+	selftests/lint
+
+clean:					## remove what was built
+	-$(MAKE) -C $(KDIR) M=$(CURDIR) clean
+	for d in $(SUBDIRS) selftests; do $(MAKE) -C $$d clean; done
+
+help:					## this
+	@sed -n 's/^\([a-z-]*\):.*\t## /\1\t/p' Makefile | expand -t 16
+
+deps-build:
+	@vm/deps $(DEPS_BUILD)
+
+deps-lab: deps-build
+	@vm/deps $(DEPS_LAB)
+
+deps-lint:
+	@vm/deps $(DEPS_LINT)
+
+.PHONY: all module tools install demo check check-debug bench lint clean help \
+	deps-build deps-lab deps-lint
