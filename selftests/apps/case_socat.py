@@ -47,7 +47,7 @@ def session(s):
 
         def socat(*args, **kw):
             # 60 s, not half a one, for the other direction to end.
-            return s.run(['socat', '-t', 60, *args], plain=True, **kw)
+            return s.run(['socat', '-b', 65536, '-t', 60, *args], plain=True, **kw)
 
         # On TCP and by a shell's words this says "refused" and ends with 1.
         if name != 'unix':

@@ -10,6 +10,7 @@ memory. A case may have run(t) instead and do everything itself.
 import ctypes
 import errno
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -219,7 +220,8 @@ class Session:
         if not plain:
             argv = self.prefix + argv
         if user:
-            argv = ['setpriv', '--reuid', user, '--regid', user,
+            argv = ['setpriv', '--reuid', user,
+                    '--regid', str(pwd.getpwnam(user).pw_gid),
                     '--init-groups', '--'] + argv
         return argv
 
@@ -350,8 +352,26 @@ class Test:
             if self.failures > failures:
                 s.show_logs()
             s.close()
+        if after:
+            self.given_back(mode, before)
         self.note(f'{mode}: {time.monotonic() - start:.1f} s')
         return result, {k: after[k] - before.get(k, 0) for k in after}
+
+    def given_back(self, mode, before):
+        """All processes have ended: so have all pairs and their memory."""
+        gauges = ('pairs', 'rings_kb', 'reserved_kb')
+
+        def level():
+            now = stat()
+            return all(now[g] <= before[g] for g in gauges)
+        try:
+            wait_until(level, 'gauges', 60)
+            good = True
+        except Failed:
+            good = False
+        if not good or mode != 'tcp':
+            self.check(good, f'{mode}: pairs and ring memory are given back',
+                       f'before: {before}\nnow: {stat()}\n{table()}')
 
     def compare(self, session, connections, payload):
         """

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: GPL-2.0
+"""l5run itself: options, statuses, warnings, what it preloads and into what."""
+import os
+import re
+import shutil
+import subprocess
+
+from harness import HERE, REPO, Failed, family, have_module, in_vm, stat
+
+PROBE = os.path.join(HERE, 'build', 'preload_probe')
+STATIC = PROBE + '_static'
+# What is always plain, whatever is asked.
+PLAIN = ('udp', 'unix dgram', 'seqpacket', 'mptcp', 'bad family', 'bad type',
+         'bad protocol', 'socketpair')
+
+
+def probe(s, *options, **kw):
+    """Run the probe under l5run. Return {where: what it got} and the run."""
+    r = s.run([*options, PROBE], **kw)
+    return dict(line.split(': ', 1) for line in r.text.splitlines()), r
+
+
+def lines(r, word):
+    return [line for line in r.text.splitlines() if word in line]
+
+
+def options(s, check):
+    l5run = s.prefix[0]
+
+    def run(*argv, **kw):
+        return s.run([l5run, *argv], plain=True, **kw)
+
+    r = run('--help')
+    check(r.code == 0 and all(o in r.text for o in (
+        '--unix', '--only', '--mode', '--spin', '--require', '--verbose',
+        '--debug')), '--help names all options', r)
+    r = run('--version')
+    check(r.code == 0 and re.match(r'l5run .*\d+\.\d+', r.text),
+          '--version', r)
+    for argv in ([], ['--no-such-option', 'true'], ['--only=tcp', 'true'],
+                 ['--only=', 'true'], ['--mode=magic', 'true'],
+                 ['--spin=x', 'true'], ['--spin=-1', 'true'],
+                 ['--spin=', 'true'], ['--spin=1000001', 'true']):
+        r = run(*argv)
+        check(r.code == 125 and b'l5run:' in r.err and not r.out,
+              f'125 and a message for: {" ".join(argv) or "nothing"}', r)
+    r = run('no-such-program')
+    check(r.code == 127 and b'no-such-program' in r.err,
+          '127 for a missing program', r)
+    r = run('/no/such/program')
+    check(r.code == 127, '127 for a missing path', r)
+    with open(s.path('data'), 'w') as f:
+        f.write('no program\n')
+    os.chmod(s.path('data'), 0o644)
+    r = run(s.path('data'))
+    check(r.code == 126, '126 for what is not executable', r)
+    r = run(s.dir)
+    check(r.code == 126, '126 for a directory', r)
+    for code in (0, 3, 255):
+        r = run('sh', '-c', f'exit {code}')
+        check(r.code == code, f'the status {code} of the program', r)
+    r = run('sh', '-c', 'kill -9 $$')
+    check(r.code == -9, 'the signal that kills the program', r)
+    r = run('--', 'echo', '--unix', '--', '-v', 'a b')
+    check(r.text == '--unix -- -v a b\n', '-- and options of the program', r)
+    r = run('echo', '--require', '--help')
+    check(r.text == '--require --help\n',
+          'options after the program are the program\'s', r)
+    r = run('cat', data=b'through stdin')
+    check(r.text == 'through stdin', 'stdin and stdout are the program\'s', r)
+
+
+def environment(s, check):
+    l5run = s.prefix[0]
+    show = 'import os; print(*(os.environ.get(n) for n in ' \
+           '("LD_PRELOAD", "L5_SOCKETS", "L5_SPIN_US", "L5_DEBUG")))'
+
+    def run(*argv, env=None):
+        r = s.run([l5run, *argv, '/usr/bin/python3.11', '-c', show],
+                  plain=True, env=dict(os.environ, **env) if env else None)
+        return r.text.split()
+
+    library = os.path.join(os.path.dirname(l5run), 'libl5preload.so')
+    check(run() == [library, 'inet,inet6', 'None', 'None'],
+          'the environment without options', run())
+    got = run('--unix', '--spin=20', '--debug')
+    check(got == [library, 'inet,inet6,unix', '20', '1'],
+          'the environment with options', got)
+    got = run('--only=inet6')
+    check(got[1] == 'inet6', '--only=inet6', got)
+    got = run('--only', 'unix,inet')
+    check(got[1] == 'inet,unix', '--only unix,inet', got)
+    other = shutil.copy('/lib/x86_64-linux-gnu/libz.so.1', s.path('other.so')) \
+        if os.path.exists('/lib/x86_64-linux-gnu/libz.so.1') else library
+    got = run(env={'LD_PRELOAD': other})
+    check(got[0] == f'{other}:{library}', 'LD_PRELOAD is kept, before ours',
+          got)
+    r = s.run([l5run, l5run, '--only=inet', '/usr/bin/python3.11', '-c', show],
+              plain=True)
+    check(r.code == 0 and r.text.split()[1] == 'inet', 'l5run under l5run', r)
+
+    odd = s.path('a b')
+    os.mkdir(odd)
+    for name in (l5run, library):
+        shutil.copy(name, odd)
+    r = s.run([os.path.join(odd, 'l5run'), 'true'], plain=True)
+    check(r.code == 125 and b'blank' in r.err,
+          '125 when the loader could not read the library\'s path', r)
+    os.unlink(os.path.join(odd, 'libl5preload.so'))
+    r = s.run([os.path.join(odd, 'l5run'), 'true'], plain=True)
+    check(r.code == 125 and b'libl5preload.so' in r.err,
+          '125 when there is no library', r)
+
+
+def install(s, check):
+    r = s.run(['make', '-C', os.path.join(REPO, 'userspace'), '-s', 'install',
+               f'DESTDIR={s.path("root")}', 'PREFIX=/opt/x'], plain=True)
+    found = {os.path.relpath(os.path.join(where, n), s.path('root'))
+             for where, _, names in os.walk(s.path('root')) for n in names}
+    check(r.code == 0 and found == {
+        'opt/x/bin/l5run', 'opt/x/lib/libl5preload.so',
+        'opt/x/share/man/man1/l5run.1'}, 'make install', (r, found))
+    r = s.run([s.path('root/opt/x/bin/l5run'), 'sh', '-c',
+               'echo $LD_PRELOAD'], plain=True)
+    check(r.text.strip() == s.path('root/opt/x/lib/libl5preload.so'),
+          'the installed l5run finds the installed library', r)
+    r = s.run(['nm', '-D', '--defined-only',
+               s.path('root/opt/x/lib/libl5preload.so')], plain=True)
+    check([line.split()[-1] for line in r.text.splitlines()] ==
+          ['getsockopt', 'socket'], 'the library wraps two functions', r)
+
+
+def warnings(s, check):
+    l5run = s.prefix[0]
+    r = s.run([STATIC])
+    check(r.code == 0 and b'statically linked' in r.err and
+          'inet: plain' in r.text, 'a static program is warned about and runs',
+          r)
+    script = s.path('script')
+    with open(script, 'w') as f:
+        f.write(f'#! {STATIC} arg\n')
+    os.chmod(script, 0o755)
+    r = s.run([script])
+    check(r.code == 0 and b'statically linked' in r.err,
+          'and a script of a static interpreter', r)
+    r = s.run(['preload_probe_static'], env=dict(
+        os.environ, PATH=f'{os.path.dirname(STATIC)}:{os.environ["PATH"]}'))
+    check(r.code == 0 and b'statically linked' in r.err,
+          'and one that is found in PATH', r)
+    script = s.path('script2')
+    with open(script, 'w') as f:
+        f.write('#!/bin/sh\nexit 5\n')
+    os.chmod(script, 0o755)
+    for argv, code in (([PROBE], 0), ([script], 5)):
+        r = s.run(argv)
+        check(r.code == code and not r.err, 'no warning for '
+              f'{os.path.basename(argv[0])}', r)
+    if os.geteuid():
+        return
+    # The loader's own rule: nothing is preloaded where privileges change.
+    setuid = shutil.copy(PROBE, s.path('setuid'))
+    os.chmod(setuid, 0o4755)
+    r = s.run([setuid], user='nobody')
+    check(r.code == 0 and b'set-user-ID' in r.err and 'inet: plain' in r.text,
+          'a set-user-ID program is warned about and runs on TCP', r)
+    del l5run
+
+
+def sockets(s, check):
+    """With the module: who gets an AF_L5 socket."""
+    plain = s.run([PROBE], plain=True)
+    got, r = probe(s)
+    check(r.code == 0 and not r.err, 'the probe runs', r)
+    for where in ('constructor', 'inet', 'inet6', 'signal', 'vfork'):
+        check(got[where] == 'l5', f'{where}: AF_L5', r)
+    check(got['unix'] == 'plain', 'unix: not without --unix', r)
+    want, _ = probe(s, plain=True)
+    for where in PLAIN + ('no files',):
+        check(got[where] == want[where], f'{where}: {want[where]}', r)
+    check(got['flags'] == 'l5 nonblock 1 cloexec 1',
+          'SOCK_NONBLOCK and SOCK_CLOEXEC', r)
+    check(got['errno'] == 'kept', 'errno is kept', r)
+    total = got['threads'].split()
+    check(total[0] == total[2], 'threads: all AF_L5', r)
+    check(lines(r, 'SO_') == lines(plain, 'SO_'),
+          'SO_DOMAIN, SO_PROTOCOL, SO_TYPE as on TCP', (r, plain))
+    raw = s.run(['/usr/bin/python3.11', '-c',
+                 'import socket, sys\n'
+                 's = socket.socket(int(sys.argv[1]), socket.SOCK_STREAM)\n'
+                 'print(s.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN))',
+                 family()], plain=True)
+    check(raw.text.strip() == str(family()),
+          'without the library SO_DOMAIN is the family\'s number', raw)
+
+    l5run = s.prefix
+    s.prefix = l5run + ['--unix']
+    got, r = probe(s)
+    check((got['inet'], got['inet6'], got['unix'], got['socketpair']) ==
+          ('l5', 'l5', 'l5', 'plain'), '--unix', r)
+    check(lines(r, 'SO_') == lines(plain, 'SO_'), '--unix: SO_DOMAIN', r)
+    s.prefix = l5run + ['--only=inet6']
+    got, r = probe(s)
+    check((got['inet'], got['inet6'], got['unix']) ==
+          ('plain', 'l5', 'plain'), '--only=inet6', r)
+    s.prefix = l5run + ['--only=unix', '--require']
+    got, r = probe(s)
+    check((got['inet'], got['inet6'], got['unix']) ==
+          ('plain', 'plain', 'l5'), '--only=unix --require', r)
+    spin = ('import socket\n'
+            's = socket.socket()\n'
+            f'print(s.getsockopt({0x4c35}, 3))')
+    for us in (0, 20, 1000000):
+        s.prefix = l5run + [f'--spin={us}']
+        r = s.run(['/usr/bin/python3.11', '-c', spin])
+        check(r.text.strip() == str(us), f'--spin={us}', r)
+    s.prefix = l5run
+
+
+def absent(s, check):
+    """Without the module."""
+    plain = s.run([PROBE], plain=True)
+    r = s.run([PROBE])
+    check(r.code == 0 and not r.err and r.out == plain.out,
+          'without the module: plain sockets, silently', (r, plain))
+    l5run = s.prefix
+    s.prefix = l5run + ['--debug']
+    r = s.run([PROBE])
+    check(r.out == plain.out and r.err.count(b'l5: ') >= 1 and
+          r.err.count(b'EAFNOSUPPORT') == r.err.count(b'\n') == 1,
+          'without the module: --debug says so once', r)
+    s.prefix = l5run + ['--require']
+    r = s.run([PROBE])
+    check(r.code == 125 and not r.out and b'AF_L5' in r.err,
+          'without the module: --require fails', r)
+    s.prefix = l5run
+
+
+def unloaded(s, check):
+    """Take the module out for absent(), and put it back."""
+    found = [f for f in (os.path.join(REPO, 'kmod', 'af_l5.ko'),
+                         os.path.join(REPO, 'af_l5.ko')) if os.path.exists(f)]
+    if not found:
+        raise Failed('no af_l5.ko to load again')
+    s.must(['rmmod', 'af_l5'], plain=True)
+    try:
+        absent(s, check)
+    finally:
+        s.must(['insmod', found[0]], plain=True)
+    got, r = probe(s)
+    check(got['inet'] == 'l5', 'AF_L5 again with the module loaded again', r)
+
+
+def run(t):
+    if not t.l5run or os.path.basename(t.l5run[0]) != 'l5run':
+        t.skip('all', 'L5RUN is not l5run')
+        return
+
+    def session(s):
+        def check(good, name, detail=''):
+            t.check(good, name, detail)
+        options(s, check)
+        environment(s, check)
+        install(s, check)
+        warnings(s, check)
+        if have_module():
+            sockets(s, check)
+        if in_vm() and have_module():
+            unloaded(s, check)
+        elif not have_module():
+            absent(s, check)
+    t.attempt('l5', session)
