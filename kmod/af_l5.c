@@ -156,6 +156,7 @@ struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
 	sock_set_flag(sk, SOCK_RCU_FREE);
 
 	l5 = l5_sk(sk);
+	l5->ln = l5_net(net);
 	l5->state = L5_IDLE;
 	l5->spin_us = -1;
 	mutex_init(&l5->lock);

@@ -52,7 +52,7 @@ static struct l5_af_ops *l5_af_of(const struct l5_sock *l5)
 /* Does this listener offer rings to who connects? */
 static enum l5_reason l5_why_not(const struct l5_sock *l5)
 {
-	if (!READ_ONCE(l5_sock_net(l5)->enabled))
+	if (!READ_ONCE(l5->ln->enabled))
 		return L5_REASON_DISABLED;
 	if (l5->force == L5_TRANSPORT_BASE)
 		return L5_REASON_FORCED;

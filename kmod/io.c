@@ -12,6 +12,7 @@
 #include <linux/poll.h>
 #include <linux/sched/clock.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/stat.h>
 #include <linux/socket.h>
 #include <linux/sockios.h>
 #include <net/tcp_states.h>
@@ -61,8 +62,8 @@ static bool l5_tx_ready(struct l5_sock *l5)
 }
 
 /*
- * Sleep until there is something to do. The wait word is armed on every turn,
- * before the look that decides to sleep: see l5_ring.h, E and F.
+ * Sleep until there is something to do. The wait word is armed before the look
+ * that decides to sleep: see l5_ring.h, E and F.
  *
  * Return: 0, -EAGAIN after *timeo, or as sock_intr_errno().
  */
@@ -76,6 +77,12 @@ static int l5_sleep(struct l5_sock *l5, long *timeo, bool tx)
 		return -EAGAIN;
 	add_wait_queue(sk_sleep(&l5->sk), &wait);
 	for (;;) {
+		/*
+		 * Ready already, most often because the doorbell just rang:
+		 * leave the word clear, or the peer rings for nothing.
+		 */
+		if (tx ? l5_tx_ready(l5) : l5_rx_ready(l5))
+			break;
 		l5_wait_arm(tx ? &ctrl->tx_wait : &ctrl->rx_wait);
 		if (tx ? l5_tx_ready(l5) : l5_rx_ready(l5))
 			break;
@@ -95,37 +102,88 @@ static int l5_sleep(struct l5_sock *l5, long *timeo, bool tx)
 }
 
 /*
- * Look at the ring for a while before sleeping. Whoever else wants the CPU,
- * perhaps the peer, gets it.
+ * How long to look at the ring before sleeping, ns. A socket that was told
+ * spins as told. Else it adapts, as KVM's halt polling does: see l5_spun().
  */
-static void l5_spin(struct l5_sock *l5)
+static u64 l5_spin_ns(struct l5_sock *l5, bool *adapt)
 {
 	int us = READ_ONCE(l5->spin_us);
-	u64 end;
+
+	*adapt = false;
+#ifdef CONFIG_NET_RX_BUSY_POLL
+	if (us < 0)
+		us = READ_ONCE(l5->sk.sk_ll_usec) ?: -1;
+#endif
+	if (us >= 0)
+		return (u64)us * NSEC_PER_USEC;
+	us = READ_ONCE(l5->ln->spin_us);
+	*adapt = us;
+	return min_t(u64, (u64)us * NSEC_PER_USEC, READ_ONCE(l5->spin_win));
+}
+
+/*
+ * Learn from a wait: had it been short enough to spin through, spin as long
+ * next time and half as much again; had it not, spin less and soon not at all.
+ * So a connection that answers at once spins, and an idle one never does.
+ */
+static void l5_spun(struct l5_sock *l5, u64 waited)
+{
+	u64 max = (u64)READ_ONCE(l5->ln->spin_us) * NSEC_PER_USEC;
+	u64 win = READ_ONCE(l5->spin_win);
+
+	if (waited <= max)
+		win = max(win, waited + waited / 2);
+	else
+		win = win < NSEC_PER_USEC ? 0 : win / 2;
+	WRITE_ONCE(l5->spin_win, win);
+}
+
+/*
+ * Look at the ring for a while. Not when anyone else, perhaps the peer, could
+ * use this CPU: then sleeping is the faster way.
+ */
+static bool l5_spin(struct l5_sock *l5, u64 start, u64 ns)
+{
 	int i;
 
-	if (us < 0) {
-#ifdef CONFIG_NET_RX_BUSY_POLL
-		us = READ_ONCE(l5->boot->sk->sk_ll_usec);
-#else
-		us = 0;
-#endif
-		us = us ?: READ_ONCE(l5_sock_net(l5)->spin_us);
-	}
-	if (!us || num_online_cpus() == 1)
-		return;
 	l5_count(l5, L5_STAT_SPINS, 1);
-	end = local_clock() + (u64)us * NSEC_PER_USEC;
-	do {
+	while (single_task_running() && !need_resched() &&
+	       !signal_pending(current) && local_clock() - start < ns) {
 		for (i = 0; i < 32; i++) {
 			if (l5_ring_readable(l5))
-				return;
+				return true;
 			cpu_relax();
 		}
-		if (l5_rx_ended(l5) || need_resched() ||
-		    signal_pending(current))
-			return;
-	} while (local_clock() < end);
+		if (l5_rx_ended(l5))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Wait for something to read: spin, then sleep.
+ * Return: as l5_sleep().
+ */
+static int l5_wait_rx(struct l5_sock *l5, long *timeo, bool may_spin)
+{
+	bool adapt = false, ready = false;
+	u64 start, ns = 0;
+	int err = 0;
+
+	if (!*timeo)
+		return l5_sleep(l5, timeo, false);
+	if (may_spin)
+		ns = l5_spin_ns(l5, &adapt);
+	if (!ns && !adapt)
+		return l5_sleep(l5, timeo, false);
+	start = local_clock();
+	if (ns)
+		ready = l5_spin(l5, start, ns);
+	if (!ready)
+		err = l5_sleep(l5, timeo, false);
+	if (adapt)
+		l5_spun(l5, local_clock() - start);
+	return err;
 }
 
 /*
@@ -298,7 +356,7 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 {
 	long timeo = sock_rcvtimeo(&l5->sk, flags & MSG_DONTWAIT);
 	size_t target = sock_rcvlowat(&l5->sk, flags & MSG_WAITALL, len);
-	bool peek = flags & MSG_PEEK, spun = false, ended;
+	bool peek = flags & MSG_PEEK, ended;
 	bool discard = flags & MSG_TRUNC && l5->proto != L5PROTO_UNIX;
 	size_t done = 0;
 	ssize_t n;
@@ -327,13 +385,7 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			continue;
 		if (ended)
 			break;
-		if (timeo && !done && !spun) {
-			spun = true;
-			l5_spin(l5);
-			if (l5_rx_ready(l5))
-				continue;
-		}
-		n = l5_sleep(l5, &timeo, false);
+		n = l5_wait_rx(l5, &timeo, !done);
 		if (n)
 			return done ?: n;
 	}

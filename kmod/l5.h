@@ -164,6 +164,7 @@ struct l5_opts {
 /**
  * struct l5_sock - an AF_L5 socket
  * @sk: generic part, first; its lock guards options only
+ * @ln: its namespace's part of the module
  * @boot: bootstrap socket
  * @state: &enum l5_state, read with l5_state()
  * @reason: why the state is L5_BASE
@@ -174,6 +175,7 @@ struct l5_opts {
  * @why: reason why the present connect() offers none, likewise
  * @spin_us: option L5_SPIN_US
  * @err_shown: the bootstrap's error was copied to @sk, under @err_lock
+ * @spin_win: ns that spinning is worth at present, see l5_spun()
  * @opts: what the bootstrap was told, under its lock
  * @err_lock: see l5_boot_error()
  * @closing: a listener that takes no more meetings; under @pending_lock
@@ -188,6 +190,7 @@ struct l5_opts {
  */
 struct l5_sock {
 	struct sock sk;
+	struct l5_net *ln;
 	struct socket *boot;
 	int state;
 	u8 reason;
@@ -199,6 +202,7 @@ struct l5_sock {
 	bool err_shown;
 	bool closing;
 	int spin_us;
+	u64 spin_win;
 	struct l5_opts opts;
 	spinlock_t err_lock;
 	struct l5_conn *conn;
@@ -360,14 +364,9 @@ void l5_net_del(struct l5_sock *l5);
 int l5_net_init(void);
 void l5_net_exit(void);
 
-static inline struct l5_net *l5_sock_net(const struct l5_sock *l5)
-{
-	return l5_net(sock_net(&l5->sk));
-}
-
 static inline void l5_count(const struct l5_sock *l5, int stat, u64 n)
 {
-	this_cpu_add(l5_sock_net(l5)->stats->v[stat], n);
+	this_cpu_add(l5->ln->stats->v[stat], n);
 }
 
 #endif /* L5_H */

@@ -139,7 +139,7 @@ void l5_meet_init_conn(struct l5_conn *conn)
 void l5_meet_established(struct l5_sock *l5)
 {
 	const struct tcp_sock *tp = tcp_sk(l5->boot->sk);
-	unsigned int ms = READ_ONCE(l5_sock_net(l5)->match_ms);
+	unsigned int ms = READ_ONCE(l5->ln->match_ms);
 	u32 isn = tp->write_seq - 1;
 	struct l5_conn *conn = l5->conn;
 	struct l5_bucket *b;

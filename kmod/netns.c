@@ -261,7 +261,7 @@ static const struct seq_operations l5_seq_ops = {
 
 void l5_net_add(struct l5_sock *l5)
 {
-	struct l5_net *ln = l5_sock_net(l5);
+	struct l5_net *ln = l5->ln;
 
 	spin_lock(&ln->lock);
 	hlist_add_head(&l5->node, &ln->socks);
@@ -271,7 +271,7 @@ void l5_net_add(struct l5_sock *l5)
 
 void l5_net_del(struct l5_sock *l5)
 {
-	struct l5_net *ln = l5_sock_net(l5);
+	struct l5_net *ln = l5->ln;
 
 	spin_lock(&ln->lock);
 	hlist_del_init(&l5->node);
@@ -286,6 +286,7 @@ static int __net_init l5_net_start(struct net *net)
 
 	spin_lock_init(&ln->lock);
 	ln->enabled = 1;
+	ln->spin_us = 100;
 	ln->ring_kb = 128;
 	ln->ring_max_kb = 4096;
 	ln->match_ms = 200;

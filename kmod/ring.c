@@ -60,7 +60,7 @@ struct l5_conn *l5_conn_alloc(struct l5_sock *client)
 		return NULL;
 	refcount_set(&conn->ref, 1);
 	conn->client = client;
-	conn->acct = l5_sock_net(client)->acct;
+	conn->acct = client->ln->acct;
 	refcount_inc(&conn->acct->ref);
 	conn->memcg = get_mem_cgroup_from_mm(current->mm);
 	l5_meet_init_conn(conn);
@@ -147,7 +147,7 @@ static u32 l5_ring_size(struct l5_net *ln, const struct sock *writer,
 bool l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener)
 {
 	struct sock *client = conn->client->boot->sk;
-	struct l5_net *ln = l5_sock_net(conn->client);
+	struct l5_net *ln = conn->client->ln;
 	struct sock *server = listener->boot->sk;
 	unsigned long max = READ_ONCE(ln->mem_max_kb);
 	long size[2];

@@ -34,9 +34,10 @@
  * @L5_REASON: get, int: an &enum l5_reason, why the connection stays on its
  *	bootstrap socket
  * @L5_SPIN_US: get and set, int, microseconds: how long a blocking receive
- *	looks at the ring before it sleeps; 0 not at all, -1 (the default) what
- *	SO_BUSY_POLL of the socket or, if that is 0, net.l5.spin_us says. At
- *	most L5_SPIN_US_MAX. An accepted socket starts with its listener's.
+ *	looks at the ring before it sleeps; 0 not at all; -1, the default, what
+ *	SO_BUSY_POLL of the socket says or, if that is 0, up to net.l5.spin_us
+ *	as long as it pays. At most L5_SPIN_US_MAX. An accepted socket starts
+ *	with its listener's.
  * @L5_FORCE: get and set, int, an &enum l5_transport: L5_TRANSPORT_NONE lets
  *	the kernel choose (the default), L5_TRANSPORT_BASE stays on the
  *	bootstrap socket. Only before connect() or listen(), else EISCONN;
