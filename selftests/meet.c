@@ -226,6 +226,8 @@ TEST_F_TIMEOUT(meet, nonblocking, 300)
 		ASSERT_EQ(L5_TRANSPORT_SHM, l5_getopt(s, L5_TRANSPORT));
 		ASSERT_TRUE(end_exchange(c, s, 3000, i));
 		if (!is_unix(&self->to)) {
+			/* TCP says once that the attempt has succeeded */
+			connect(c, &self->to.sa, self->to.len);
 			ASSERT_EQ(-1, connect(c, &self->to.sa, self->to.len));
 			ASSERT_EQ(EISCONN, errno);
 		}
