@@ -126,8 +126,9 @@ static const struct proto_ops l5_ops = {
 	.recvmsg	= l5_recvmsg,
 	.set_rcvlowat	= l5_set_rcvlowat,
 	.mmap		= sock_no_mmap,
-#if L5_HAVE_SENDPAGE
+#if L5_OLD_SPLICE
 	.sendpage	= l5_sendpage,
+	.splice_read	= l5_splice_read,
 #endif
 };
 

@@ -49,8 +49,13 @@ static struct l5_af_ops *l5_af_of(const struct l5_sock *l5)
 	return &l5_af[l5->proto == L5PROTO_INET6];
 }
 
-/* Does this listener offer rings to who connects? */
-static enum l5_reason l5_why_not(const struct l5_sock *l5)
+/**
+ * l5_why_not() - does this socket want rings?
+ * @l5: a client or a listener
+ *
+ * Return: L5_REASON_NONE if it does.
+ */
+enum l5_reason l5_why_not(const struct l5_sock *l5)
 {
 	if (!READ_ONCE(l5->ln->enabled))
 		return L5_REASON_DISABLED;
@@ -422,8 +427,11 @@ static int l5_connected(struct l5_sock *l5, int flags)
 	l5_opts_pull(l5);
 	if (flags & O_NONBLOCK)
 		return l5_undecided(l5) ? -EINPROGRESS : 0;
-	/* bounded by net.l5.match_ms */
-	if (wait_event_killable(*sk_sleep(&l5->sk), l5_decided(l5)))
+	/*
+	 * Bounded by net.l5.match_ms. Interruptible, since sk_state_change
+	 * wakes no other sleep; a signal costs the connection its rings.
+	 */
+	if (wait_event_interruptible(*sk_sleep(&l5->sk), l5_decided(l5)))
 		l5_meet_stay(l5, L5_REASON_TIMEOUT);
 	return 0;
 }

@@ -11,7 +11,6 @@
 #include <linux/net.h>
 #include <linux/sysctl.h>
 #include <linux/timer.h>
-#include <linux/uio.h>
 #include <linux/version.h>
 
 #define L5_KERNEL(a, b)	(LINUX_VERSION_CODE >= KERNEL_VERSION(a, b, 0))
@@ -34,18 +33,8 @@
 #define L5_ACCEPT_PASS		flags, kern
 #endif
 
-/* sendpage() went away in 6.5 */
-#define L5_HAVE_SENDPAGE	(!L5_KERNEL(6, 5))
-
-/* and with it the iterator over a pipe, the only one that may be short */
-static inline bool l5_iter_may_stop(const struct iov_iter *iter)
-{
-#if L5_KERNEL(6, 5)
-	return false;
-#else
-	return iov_iter_is_pipe(iter);
-#endif
-}
+/* until 6.5 splicing was sendpage() and a splice_read() of each family */
+#define L5_OLD_SPLICE		(!L5_KERNEL(6, 5))
 
 #if L5_KERNEL(6, 16)
 #define l5_from_timer(var, t, field)	timer_container_of(var, t, field)

@@ -337,20 +337,6 @@ int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	return err;
 }
 
-#if L5_HAVE_SENDPAGE
-ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
-		    size_t size, int flags)
-{
-	struct l5_sock *l5 = l5_sk(sock->sk);
-
-	/* the bootstrap can do without a copy, a ring cannot */
-	if (l5_state(l5) == L5_BASE && l5->boot->ops->sendpage)
-		return l5->boot->ops->sendpage(l5->boot, page, offset, size,
-					       flags);
-	return sock_no_sendpage(sock, page, offset, size, flags);
-}
-#endif
-
 static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			  int flags)
 {

@@ -253,6 +253,7 @@ int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 int l5_listen(struct socket *sock, int backlog);
 int l5_accept(struct socket *sock, struct socket *newsock, L5_ACCEPT_ARGS);
 int l5_shutdown(struct socket *sock, int how);
+enum l5_reason l5_why_not(const struct l5_sock *l5);
 long l5_wait_decided(struct l5_sock *l5, long timeo);
 bool l5_undecided(struct l5_sock *l5);
 
@@ -295,9 +296,12 @@ int l5_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg);
 #ifdef CONFIG_COMPAT
 int l5_compat_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg);
 #endif
-#if L5_HAVE_SENDPAGE
+#if L5_OLD_SPLICE
 ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
 		    size_t size, int flags);
+ssize_t l5_splice_read(struct socket *sock, loff_t *ppos,
+		       struct pipe_inode_info *pipe, size_t len,
+		       unsigned int flags);
 #endif
 
 /* opts.c */

@@ -246,7 +246,8 @@ void l5_meet_unix_connected(struct l5_sock *l5)
 		/* the lock keeps the listener until it has the connection */
 		spin_lock(&l5_unix_lock);
 		hlist_for_each_entry(l, &l5_unix_listeners, unix_node)
-			if (addr && unix_sk(l->boot->sk)->addr == addr)
+			if (addr && unix_sk(l->boot->sk)->addr == addr &&
+			    !l5_why_not(l))
 				listener = l;
 		conn->reason = L5_REASON_PEER;
 		l5_meet_decide(b, conn, listener);
@@ -286,7 +287,7 @@ static struct l5_conn *l5_meet_accept_unix(struct l5_sock *listener,
 	if (!peer)
 		return NULL;
 	spin_lock_bh(&b->lock);
-	conn = l5_meet_find(b, key);
+	conn = l5_why_not(listener) ? NULL : l5_meet_find(b, key);
 	if (conn) {
 		refcount_inc(&conn->ref);
 		l5_meet_decide(b, conn, listener);

@@ -452,21 +452,19 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		if (!discard)
 			n = l5_ring_copy(ring, c->head + L5_HDR + c->off, part,
 					 to, false);
-		if (n < part && !l5_iter_may_stop(to)) {
+		if (n < part) {
 			iov_iter_revert(to, n);
-			n = 0;
-		}
-		if (n < part)
 			err = -EFAULT;
-		if (n)
-			freed += l5_cons_take(c, own->ctrl, n);
+			break;
+		}
+		freed += l5_cons_take(c, own->ctrl, n);
 		done += n;
 		/* a big read is not to keep the writer waiting */
 		if (freed >= ring->size / 2) {
 			l5_ring_freed(l5);
 			freed = 0;
 		}
-		if (err < 0 || done == len)
+		if (done == len)
 			break;
 	}
 	if (freed)

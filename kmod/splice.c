@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: splice() and sendfile() on kernels where each family does its own.
+ */
+#include <linux/fs.h>
+#include <linux/pipe_fs_i.h>
+#include <linux/splice.h>
+#include <linux/uio.h>
+
+#include "l5.h"
+
+#if L5_OLD_SPLICE
+
+/* Pages that one call fills at most, as many as a pipe has by default. */
+#define L5_SPLICE_PAGES	PIPE_DEF_BUFFERS
+
+ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
+		    size_t size, int flags)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+
+	/* the bootstrap can do without a copy, a ring cannot */
+	if (l5_state(l5) == L5_BASE && l5->boot->ops->sendpage)
+		return l5->boot->ops->sendpage(l5->boot, page, offset, size,
+					       flags);
+	return sock_no_sendpage(sock, page, offset, size, flags);
+}
+
+static void l5_splice_release(struct splice_pipe_desc *spd, unsigned int i)
+{
+	put_page(spd->pages[i]);
+}
+
+/**
+ * l5_splice_read() - move bytes from a socket into a pipe
+ * @sock: the socket
+ * @ppos: not used
+ * @pipe: the pipe, locked by the caller, which has seen room in it
+ * @len: how many at most
+ * @flags: SPLICE_F_*, which say nothing about the socket
+ *
+ * The bytes are received into fresh pages: those of a ring stay the ring's.
+ *
+ * Return: bytes moved, 0 at the end of the stream, or as recvmsg().
+ */
+ssize_t l5_splice_read(struct socket *sock, loff_t *ppos,
+		       struct pipe_inode_info *pipe, size_t len,
+		       unsigned int flags)
+{
+	int nonblock = sock->file->f_flags & O_NONBLOCK ? MSG_DONTWAIT : 0;
+	unsigned int used = pipe_occupancy(pipe->head, pipe->tail);
+	struct partial_page partial[L5_SPLICE_PAGES] = { };
+	struct bio_vec bvec[L5_SPLICE_PAGES];
+	struct page *pages[L5_SPLICE_PAGES];
+	struct splice_pipe_desc spd = {
+		.pages		= pages,
+		.partial	= partial,
+		.nr_pages_max	= L5_SPLICE_PAGES,
+		.ops		= &nosteal_pipe_buf_ops,
+		.spd_release	= l5_splice_release,
+	};
+	struct msghdr msg = { };
+	unsigned int i, n;
+	ssize_t ret;
+
+	if (used >= pipe->max_usage)
+		return -EAGAIN;
+	n = min3((size_t)(pipe->max_usage - used), (size_t)L5_SPLICE_PAGES,
+		 DIV_ROUND_UP(len, PAGE_SIZE));
+	for (i = 0; i < n; i++) {
+		pages[i] = alloc_page(GFP_USER);
+		if (!pages[i])
+			break;
+		bvec[i].bv_page = pages[i];
+		bvec[i].bv_offset = 0;
+		bvec[i].bv_len = PAGE_SIZE;
+	}
+	n = i;
+	if (!n)
+		return -ENOMEM;
+	len = min_t(size_t, len, n * PAGE_SIZE);
+	iov_iter_bvec(&msg.msg_iter, READ, bvec, n, len);
+	ret = sock_recvmsg(sock, &msg, nonblock);
+	for (i = 0; ret > 0 && i * PAGE_SIZE < ret; i++)
+		partial[i].len = min_t(size_t, ret - i * PAGE_SIZE, PAGE_SIZE);
+	while (n > i)
+		put_page(pages[--n]);
+	spd.nr_pages = i;
+	return i ? splice_to_pipe(pipe, &spd) : ret;
+}
+
+#endif /* L5_OLD_SPLICE */
