@@ -204,7 +204,7 @@ TEST_F_TIMEOUT(net, delay_and_loss, 400)
 	connect_many(_metadata, self->a, l, &to, 60, 4000, &t);
 	EXPECT_EQ(60, t.shm + t.base);
 	EXPECT_EQ(t.base, t.timeout);
-	set_match(self->a, 20000);
+	set_match(self->a, 10000);
 	connect_many(_metadata, self->a, l, &to, 60, 4000, &t);
 	EXPECT_EQ(60, t.shm);
 	close(l);
@@ -224,9 +224,9 @@ TEST_F_TIMEOUT(net, translated, 300)
 	/* REDIRECT and SNAT at the server's side */
 	ASSERT_EQ(0, sh("ip netns exec l5b nft 'table ip t { "
 			"chain p { type nat hook prerouting priority -100; "
-			"tcp dport 8001 redirect to :7010; } "
+			"tcp dport 8001 redirect to :7010; }\n"
 			"chain i { type nat hook input priority 100; "
-			"tcp dport 7010 snat to 10.77.0.99; } }'"));
+			"tcp dport 7010 snat to 10.77.0.99; }\n}'"));
 	dest = addr_parse("10.77.0.2:8001");
 	connect_many(_metadata, self->a, l, &dest, 60, 3000, &t);
 	EXPECT_EQ(60, t.shm);
@@ -236,9 +236,9 @@ TEST_F_TIMEOUT(net, translated, 300)
 			"ip -n l5a route add 10.88.0.0/24 via 10.77.0.2; "
 			"ip netns exec l5a nft 'table ip t { "
 			"chain o { type nat hook output priority -100; "
-			"ip daddr 10.88.0.77 tcp dport 9001 dnat to 10.77.0.2:7010; } "
+			"ip daddr 10.88.0.77 tcp dport 9001 dnat to 10.77.0.2:7010; }\n"
 			"chain s { type nat hook postrouting priority 100; "
-			"ip daddr 10.77.0.2 masquerade; } }'"));
+			"ip daddr 10.77.0.2 masquerade; }\n}'"));
 	dest = addr_parse("10.88.0.77:9001");
 	connect_many(_metadata, self->a, l, &dest, 60, 3000, &t);
 	EXPECT_EQ(60, t.shm);

@@ -1,0 +1,701 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How connections end: by close and shutdown, by death of a process, before
+ * they are accepted, in other hands than those that made them. Whatever came
+ * before the end is read exactly, and nobody waits for ever.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kselftest_harness.h"
+#include "ends.h"
+
+#define LONG_MS		(60000 * l5_slow())
+
+FIXTURE(life)
+{
+	struct addr to;
+	int listener;
+	int c, s;
+};
+
+FIXTURE_VARIANT(life)
+{
+	const char *at;
+};
+
+FIXTURE_VARIANT_ADD(life, inet)
+{
+	.at = "127.0.0.1:0",
+};
+
+FIXTURE_VARIANT_ADD(life, unix)
+{
+	.at = "unix:/tmp/l5_life.sock",
+};
+
+/* A connected pair of rings. */
+static bool pair(int l, const struct addr *to, int *c, int *s)
+{
+	*c = end_connect(END_L5, to);
+	if (*c < 0)
+		return false;
+	*s = accept(l, NULL, NULL);
+	return *s >= 0 && l5_transport(*c) == L5_TRANSPORT_SHM &&
+	       l5_transport(*s) == L5_TRANSPORT_SHM;
+}
+
+FIXTURE_SETUP(life)
+{
+	if (!l5_present())
+		_exit(255);
+	signal(SIGPIPE, SIG_IGN);
+	self->to = addr_parse(variant->at);
+	self->listener = end_listen(END_L5, &self->to);
+	ASSERT_LE(0, self->listener);
+	ASSERT_TRUE(pair(self->listener, &self->to, &self->c, &self->s));
+}
+
+FIXTURE_TEARDOWN(life)
+{
+	close(self->listener);
+}
+
+/* waitpid() that ends what hangs: the status, or -1 after killing it. */
+static int reap(pid_t pid)
+{
+	int64_t end = l5_now_ms() + LONG_MS;
+	int status;
+
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		if (l5_now_ms() > end) {
+			kill(pid, SIGKILL);
+			waitpid(pid, &status, 0);
+			return -1;
+		}
+		usleep(2000);
+	}
+	return status;
+}
+
+TEST_F_TIMEOUT(life, close_with_data_queued, 120)
+{
+	static const size_t sizes[] = { 1, 100, 4000, 30000 };
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < ARRAY_SIZE(sizes) * 2; i++) {
+		size_t n = sizes[i / 2];
+		int from, to;
+
+		ASSERT_TRUE(pair(self->listener, &self->to, &self->c,
+				 &self->s));
+		from = i & 1 ? self->c : self->s;
+		to = i & 1 ? self->s : self->c;
+		ASSERT_TRUE(end_put(from, n, 0));
+		close(from);
+		EXPECT_EQ((int64_t)n, end_drain(to, 0, &err));
+		EXPECT_EQ(0, err);
+		/* and it stays so */
+		EXPECT_EQ(0, recv(to, &err, 1, 0));
+		close(to);
+	}
+}
+
+/* Records half read, many records, then the end. */
+TEST_F_TIMEOUT(life, half_close, 120)
+{
+	int i, err;
+
+	for (i = 0; i < 50; i++)
+		ASSERT_TRUE(end_put(self->c, 50, i * 50));
+	ASSERT_EQ(0, shutdown(self->c, SHUT_WR));
+	ASSERT_EQ(-1, send(self->c, "x", 1, MSG_NOSIGNAL));
+	ASSERT_EQ(EPIPE, errno);
+	/* the other direction is open */
+	ASSERT_TRUE(end_put(self->s, 10000, 0));
+	ASSERT_TRUE(end_get(self->c, 10000, 0));
+	ASSERT_TRUE(end_get(self->s, 33, 0));
+	EXPECT_EQ(50 * 50 - 33, end_drain(self->s, 33, &err));
+	EXPECT_EQ(0, err);
+	ASSERT_TRUE(end_put(self->s, 10000, 10000));
+	close(self->s);
+	EXPECT_EQ(10000, end_drain(self->c, 10000, &err));
+	EXPECT_EQ(0, err);
+}
+
+/* What a process sleeps in when its peer goes away; its exit code says how. */
+enum sleep_in { IN_RECV, IN_SEND, IN_POLL, IN_EPOLL, IN_EPOLLET, IN_MAX };
+
+static int sleep_in(enum sleep_in how, int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP };
+	struct pollfd p = { .fd = fd, .events = POLLIN | POLLRDHUP };
+	char buf[4096] = "";
+	int ep;
+
+	switch (how) {
+	case IN_RECV:
+		return recv(fd, buf, sizeof(buf), 0) == 0 ? 0 : 1;
+	case IN_SEND:
+		for (;;)
+			if (send(fd, buf, sizeof(buf), MSG_NOSIGNAL) < 0)
+				return errno == EPIPE || errno == ECONNRESET ?
+				       0 : 2;
+	case IN_POLL:
+		if (poll(&p, 1, -1) != 1)
+			return 3;
+		return p.revents & POLLIN && p.revents & POLLRDHUP ? 0 : 4;
+	case IN_EPOLLET:
+		ev.events |= EPOLLET;
+		/* fall through */
+	default:
+		ep = epoll_create1(0);
+		if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev))
+			return 5;
+		if (epoll_wait(ep, &ev, 1, -1) != 1)
+			return 6;
+		return ev.events & EPOLLIN && ev.events & EPOLLRDHUP ? 0 : 7;
+	}
+}
+
+static void close_under(struct __test_metadata *_metadata, int l,
+			const struct addr *to, int signo)
+{
+	int i;
+
+	for (i = 0; i < IN_MAX * 6; i++) {
+		int fd[2], mine, status, up[2];
+		pid_t pid, peer = 0;
+
+		ASSERT_TRUE(pair(l, to, &fd[0], &fd[1]));
+		mine = i & 1;
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			close(fd[mine]);
+			_exit(sleep_in(i % IN_MAX, fd[!mine]));
+		}
+		close(fd[!mine]);
+		if (signo) {
+			/* the end is held by a process that gets killed */
+			ASSERT_EQ(0, pipe(up));
+			peer = fork();
+			ASSERT_LE(0, peer);
+			if (!peer) {
+				if (write(up[1], "", 1) != 1)
+					_exit(1);
+				for (;;)
+					pause();
+			}
+			close(fd[mine]);
+			ASSERT_EQ(1, read(up[0], &status, 1));
+			close(up[0]);
+			close(up[1]);
+		}
+		if (i % 3)
+			ASSERT_TRUE(l5_wait_asleep(pid));
+		if (signo) {
+			kill(peer, signo);
+			ASSERT_NE(-1, reap(peer));
+		} else {
+			close(fd[mine]);
+		}
+		status = reap(pid);
+		EXPECT_EQ(0, status) {
+			TH_LOG("asleep in %d: %s", i % IN_MAX,
+			       status == -1 ? "for ever" : "wrong result");
+		}
+	}
+}
+
+TEST_F_TIMEOUT(life, close_while_peer_sleeps, 300)
+{
+	close_under(_metadata, self->listener, &self->to, 0);
+}
+
+TEST_F_TIMEOUT(life, kill_while_peer_sleeps, 300)
+{
+	close_under(_metadata, self->listener, &self->to, SIGKILL);
+}
+
+/* Nobody connects to who sleeps in accept(), and then it is told to stop. */
+TEST_F_TIMEOUT(life, shutdown_while_accepting, 120)
+{
+	int status;
+	pid_t pid;
+
+	close(self->c);
+	close(self->s);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(accept(self->listener, NULL, NULL) < 0 &&
+		      errno == EINVAL ? 0 : 1);
+	ASSERT_TRUE(l5_wait_asleep(pid));
+	ASSERT_EQ(0, shutdown(self->listener, SHUT_RDWR));
+	status = reap(pid);
+	EXPECT_EQ(0, status);
+}
+
+/* A process asleep in connect(), to where no answer comes from, dies at once. */
+TEST_F_TIMEOUT(life, kill_while_connecting, 120)
+{
+	struct addr a = addr_parse("10.66.0.9:1000");
+	pid_t pid;
+	int i;
+
+	if (self->to.sa.sa_family == AF_UNIX)
+		SKIP(return, "no TCP");
+	ASSERT_TRUE(net_unshare());
+	ASSERT_EQ(0, sh("ip link add d0 type dummy && ip link set d0 up && "
+			"ip addr add 10.66.0.1/24 dev d0 && "
+			"ip neigh add 10.66.0.9 lladdr 02:00:00:00:00:09 dev d0"));
+	for (i = 0; i < 5; i++) {
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			end_connect(END_L5, &a);
+			_exit(1);
+		}
+		ASSERT_TRUE(l5_wait_asleep(pid));
+		kill(pid, SIGKILL);
+		EXPECT_EQ(SIGKILL, reap(pid));
+	}
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+}
+
+/*
+ * Traffic without end in both directions, until the other side is gone: 0 if
+ * all bytes were right and it ended as TCP ends.
+ */
+static int chat(int fd, unsigned int seed)
+{
+	uint64_t sent = 0, got = 0;
+	uint8_t buf[8192];
+	bool out = true;
+
+	for (;;) {
+		struct pollfd p = {
+			.fd = fd,
+			.events = POLLIN | (out ? POLLOUT : 0),
+		};
+		ssize_t n;
+
+		if (poll(&p, 1, LONG_MS) != 1)
+			return 1;
+		if (p.revents & POLLOUT) {
+			n = 1 + rand_r(&seed) % sizeof(buf);
+			l5_fill(buf, n, sent);
+			n = send(fd, buf, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+			if (n > 0)
+				sent += n;
+			else if (errno == EPIPE || errno == ECONNRESET)
+				out = false;
+			else if (errno != EAGAIN)
+				return 2;
+		}
+		if (p.revents & (POLLIN | POLLHUP | POLLERR)) {
+			n = recv(fd, buf, 1 + rand_r(&seed) % sizeof(buf),
+				 MSG_DONTWAIT);
+			if (!n || (n < 0 && errno == ECONNRESET))
+				return 0;
+			if (n < 0 && errno != EAGAIN)
+				return 3;
+			if (n > 0 && l5_check(buf, n, got) >= 0)
+				return 4;
+			if (n > 0)
+				got += n;
+		}
+	}
+}
+
+TEST_F_TIMEOUT(life, kill_in_traffic, 600)
+{
+	unsigned int seed = 1, i, j;
+
+	for (i = 0; i < 60; i++) {
+		int fd[2], status;
+		pid_t pid[2];
+
+		ASSERT_TRUE(pair(self->listener, &self->to, &fd[0], &fd[1]));
+		for (j = 0; j < 2; j++) {
+			pid[j] = fork();
+			ASSERT_LE(0, pid[j]);
+			if (!pid[j]) {
+				close(fd[!j]);
+				_exit(chat(fd[j], i));
+			}
+		}
+		close(fd[0]);
+		close(fd[1]);
+		usleep(rand_r(&seed) % (i % 3 ? 20000 : 100000));
+		kill(pid[i & 1], SIGKILL);
+		EXPECT_EQ(SIGKILL, reap(pid[i & 1]));
+		status = reap(pid[!(i & 1)]);
+		EXPECT_EQ(0, status) {
+			TH_LOG("survivor %u: %s (%x)", i,
+			       status == -1 ? "hangs" : "wrong", status);
+		}
+	}
+}
+
+TEST_F_TIMEOUT(life, never_accepted_but_read, 120)
+{
+	int i, c, s, err;
+
+	for (i = 0; i < 50; i++) {
+		size_t n = 1 + i * 500;
+
+		c = end_connect(END_L5, &self->to);
+		ASSERT_LE(0, c);
+		ASSERT_TRUE(end_put(c, n, i));
+		close(c);
+		s = accept(self->listener, NULL, NULL);
+		ASSERT_LE(0, s);
+		EXPECT_EQ((int64_t)n, end_drain(s, i, &err));
+		EXPECT_EQ(0, err);
+		close(s);
+	}
+}
+
+/* The listener goes with children that nobody accepted. */
+TEST_F_TIMEOUT(life, listener_closed_with_pending, 120)
+{
+	enum { COUNT = 30 };
+	int c[COUNT], i, round, n;
+	char b;
+
+	for (round = 0; round < 4; round++) {
+		for (i = 0; i < COUNT; i++) {
+			c[i] = end_connect(END_L5, &self->to);
+			ASSERT_LE(0, c[i]);
+			if (i % 2)
+				ASSERT_TRUE(end_put(c[i], 1000, 0));
+		}
+		if (round & 1)
+			ASSERT_EQ(0, shutdown(self->listener, SHUT_RDWR));
+		close(self->listener);
+		for (i = 0; i < COUNT; i++) {
+			ASSERT_TRUE(end_poll(c[i], POLLIN) &
+				    (POLLIN | POLLHUP | POLLERR));
+			n = recv(c[i], &b, 1, 0);
+			ASSERT_EQ(-1, n);
+			ASSERT_EQ(ECONNRESET, errno);
+			close(c[i]);
+		}
+		self->listener = end_listen(END_L5, &self->to);
+		ASSERT_LE(0, self->listener);
+	}
+	close(self->c);
+	close(self->s);
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+}
+
+/* Connect, talk, whatever comes of it: it just may not hang or lie. */
+static int hammer(const struct addr *to, int until)
+{
+	int64_t end = l5_now_ms() + LONG_MS;
+	unsigned int i;
+	char stop;
+
+	for (i = 0; read(until, &stop, 1) < 0; i++) {
+		int c = end_connect(END_L5, to);
+		uint8_t buf[100];
+		ssize_t n;
+
+		if (l5_now_ms() > end)
+			return 4;
+		if (c < 0) {
+			if (c != -ECONNREFUSED && c != -ECONNRESET &&
+			    c != -ENOENT)
+				return 1;
+			continue;
+		}
+		l5_fill(buf, sizeof(buf), 0);
+		send(c, buf, sizeof(buf), MSG_NOSIGNAL);
+		if (!end_poll(c, POLLIN))
+			return 2;
+		n = recv(c, buf, sizeof(buf), MSG_DONTWAIT);
+		if (n > 0 && l5_check(buf, n, 7) >= 0)
+			return 3;
+		close(c);
+	}
+	return 0;
+}
+
+static void serve_for_ever(struct addr to)
+{
+	int l = end_listen(END_L5, &to);
+
+	for (;;) {
+		int s = accept(l, NULL, NULL);
+
+		if (s < 0)
+			_exit(1);
+		end_put(s, 50, 7);
+		end_get(s, 100, 0);
+		close(s);
+	}
+}
+
+/* A server that is killed and comes back, under load all the time. */
+TEST_F_TIMEOUT(life, server_killed_under_load, 300)
+{
+	enum { CLIENTS = 3 };
+	unsigned int seed = 3, i;
+	pid_t client[CLIENTS], server;
+	int gate[2];
+
+	close(self->c);
+	close(self->s);
+	close(self->listener);
+	ASSERT_EQ(0, pipe2(gate, O_NONBLOCK));
+	for (i = 0; i < CLIENTS; i++) {
+		client[i] = fork();
+		ASSERT_LE(0, client[i]);
+		if (!client[i]) {
+			close(gate[1]);
+			_exit(hammer(&self->to, gate[0]));
+		}
+	}
+	for (i = 0; i < 15; i++) {
+		server = fork();
+		ASSERT_LE(0, server);
+		if (!server) {
+			close(gate[1]);
+			serve_for_ever(self->to);
+		}
+		usleep(20000 + rand_r(&seed) % 200000);
+		kill(server, SIGKILL);
+		EXPECT_EQ(SIGKILL, reap(server));
+	}
+	close(gate[1]);
+	for (i = 0; i < CLIENTS; i++)
+		EXPECT_EQ(0, reap(client[i]));
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
+TEST_F_TIMEOUT(life, listen_shutdown_listen, 120)
+{
+	int i, c, s;
+
+	if (self->to.sa.sa_family == AF_UNIX)
+		SKIP(return, "AF_UNIX cannot listen again");
+	for (i = 0; i < 20; i++) {
+		ASSERT_EQ(0, shutdown(self->listener, SHUT_RD));
+		c = end_connect(END_L5, &self->to);
+		ASSERT_EQ(-ECONNREFUSED, c);
+		ASSERT_EQ(-1, accept(self->listener, NULL, NULL));
+		ASSERT_EQ(EINVAL, errno);
+		ASSERT_EQ(0, listen(self->listener, 10));
+		ASSERT_TRUE(pair(self->listener, &self->to, &c, &s));
+		ASSERT_TRUE(end_exchange(c, s, 2000, i));
+		close(c);
+		close(s);
+	}
+}
+
+/* Several accept, one shuts the listener, connections keep coming. */
+TEST_F_TIMEOUT(life, accept_races_shutdown, 300)
+{
+	int round, i;
+
+	for (round = 0; round < 15; round++) {
+		struct addr to = addr_parse("127.0.0.1:0");
+		unsigned int seed = round;
+		pid_t pid[3], client;
+		int l, gate[2];
+
+		if (self->to.sa.sa_family == AF_UNIX)
+			to = addr_parse("abstract:l5_life_race");
+		l = end_listen(END_L5, &to);
+		ASSERT_LE(0, l);
+		ASSERT_EQ(0, pipe2(gate, O_NONBLOCK));
+		for (i = 0; i < 3; i++) {
+			pid[i] = fork();
+			ASSERT_LE(0, pid[i]);
+			if (!pid[i]) {
+				int s;
+
+				while ((s = accept(l, NULL, NULL)) >= 0) {
+					end_put(s, 50, 7);
+					close(s);
+				}
+				_exit(errno == EINVAL ? 0 : 1);
+			}
+		}
+		client = fork();
+		ASSERT_LE(0, client);
+		if (!client) {
+			close(gate[1]);
+			_exit(hammer(&to, gate[0]));
+		}
+		usleep(5000 + rand_r(&seed) % 50000);
+		shutdown(l, SHUT_RDWR);
+		for (i = 0; i < 3; i++)
+			EXPECT_EQ(0, reap(pid[i]));
+		close(l);
+		close(gate[1]);
+		EXPECT_EQ(0, reap(client));
+		close(gate[0]);
+	}
+	close(self->c);
+	close(self->s);
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+}
+
+TEST_F_TIMEOUT(life, fork_keeps_it, 120)
+{
+	int status, err;
+	pid_t pid;
+
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		close(self->c);
+		_exit(end_get(self->s, 5000, 0) && end_put(self->s, 5000, 0) ?
+		      0 : 1);
+	}
+	close(self->s);
+	ASSERT_TRUE(end_put(self->c, 5000, 0));
+	EXPECT_EQ(5000, end_drain(self->c, 0, &err));
+	EXPECT_EQ(0, err);
+	status = reap(pid);
+	EXPECT_EQ(0, status);
+}
+
+TEST_F_TIMEOUT(life, exec_keeps_it, 120)
+{
+	int status, err;
+	pid_t pid;
+
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		close(self->c);
+		if (dup2(self->s, 0) == 0 && dup2(self->s, 1) == 1)
+			execlp("cat", "cat", NULL);
+		_exit(1);
+	}
+	close(self->s);
+	ASSERT_TRUE(end_put(self->c, 20000, 0));
+	ASSERT_TRUE(end_get(self->c, 20000, 0));
+	ASSERT_EQ(0, shutdown(self->c, SHUT_WR));
+	EXPECT_EQ(0, end_drain(self->c, 0, &err));
+	EXPECT_EQ(0, err);
+	status = reap(pid);
+	EXPECT_EQ(0, status);
+}
+
+TEST_F_TIMEOUT(life, dup_keeps_it, 120)
+{
+	int d = dup(self->s), err;
+
+	ASSERT_LE(0, d);
+	close(self->s);
+	ASSERT_TRUE(end_exchange(self->c, d, 5000, 0));
+	EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(d));
+	close(d);
+	EXPECT_EQ(0, end_drain(self->c, 0, &err));
+}
+
+static int pass(int via, int fd)
+{
+	char ctl[CMSG_SPACE(sizeof(int))] = "", b = 0;
+	struct iovec iov = { .iov_base = &b, .iov_len = 1 };
+	struct msghdr m = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = ctl,
+		.msg_controllen = sizeof(ctl),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	return sendmsg(via, &m, 0);
+}
+
+static int take(int via)
+{
+	char ctl[CMSG_SPACE(sizeof(int))] = "", b;
+	struct iovec iov = { .iov_base = &b, .iov_len = 1 };
+	struct msghdr m = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = ctl,
+		.msg_controllen = sizeof(ctl),
+	};
+	struct cmsghdr *c;
+	int fd = -1;
+
+	if (recvmsg(via, &m, 0) != 1)
+		return -1;
+	c = CMSG_FIRSTHDR(&m);
+	if (c)
+		memcpy(&fd, CMSG_DATA(c), sizeof(int));
+	return fd;
+}
+
+/* In flight over AF_UNIX, the socket lives; lost in flight, it is closed. */
+TEST_F_TIMEOUT(life, passed_in_flight, 120)
+{
+	int sp[2], i, c, s, err;
+
+	for (i = 0; i < 20; i++) {
+		ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sp));
+		ASSERT_TRUE(pair(self->listener, &self->to, &c, &s));
+		ASSERT_TRUE(end_put(c, 3000, 0));
+		ASSERT_EQ(1, pass(sp[0], s));
+		close(s);
+		ASSERT_TRUE(end_put(c, 3000, 3000));
+		if (i & 1) {
+			s = take(sp[1]);
+			ASSERT_LE(0, s);
+			ASSERT_TRUE(end_get(s, 6000, 0));
+			ASSERT_TRUE(end_exchange(c, s, 3000, 0));
+			close(s);
+			EXPECT_EQ(0, end_drain(c, 0, &err));
+		}
+		close(sp[0]);
+		close(sp[1]);
+		/* bytes nobody read: the end may be a reset */
+		EXPECT_EQ(0, end_drain(c, 0, &err));
+		EXPECT_TRUE(err == 0 || err == ECONNRESET);
+		close(c);
+	}
+}
+
+/* Both ends in flight in each other's hands, then all is dropped. */
+TEST_F_TIMEOUT(life, both_ends_lost_in_flight, 120)
+{
+	int sp[2];
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sp));
+	ASSERT_TRUE(end_put(self->c, 3000, 0));
+	ASSERT_EQ(1, pass(sp[0], self->s));
+	ASSERT_EQ(1, pass(sp[1], self->c));
+	close(self->c);
+	close(self->s);
+	close(sp[0]);
+	close(sp[1]);
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
+TEST_HARNESS_MAIN
