@@ -28,21 +28,6 @@ static void timeout_ms(int fd, int opt, int ms)
 		abort();
 }
 
-static long fill(int fd)
-{
-	long sum = 0, n;
-	int idle;
-
-	l5_fill(buf, sizeof(buf), 0);
-	for (idle = 0; idle < 5; idle++) {
-		while ((n = send(fd, buf, sizeof(buf),
-				 MSG_DONTWAIT | MSG_NOSIGNAL)) > 0)
-			sum += n, idle = 0;
-		usleep(2000);
-	}
-	return sum;
-}
-
 SCENARIO(recv_blocks)
 {
 	int n;
@@ -71,7 +56,7 @@ SCENARIO(nonblocking)
 	R(recv(c->a, buf, 9, MSG_WAITALL));
 	R(recv(c->a, buf, 9, MSG_PEEK));
 	R(recv(c->b, buf, 9, MSG_DONTWAIT));
-	R(fill(c->a) > 0);
+	R(fill_up(c->a) > 0);
 	R(send(c->a, buf, 9, 0));
 	R(write(c->a, buf, 9));
 	R(send(c->a, buf, 0, 0));
@@ -150,7 +135,7 @@ SCENARIO(send_timeout)
 	n = send(c->a, p, 8 * BIG, 0);
 	V("a part", "%d", n > 0 && n < 8 * BIG);
 	N(l5_now_ms() - t >= 59);
-	R(fill(c->a) >= 0);
+	R(fill_up(c->a) >= 0);
 	t = l5_now_ms();
 	R(send(c->a, p, 100, 0));
 	N(l5_now_ms() - t >= 59);
@@ -184,7 +169,7 @@ SCENARIO(interrupted)
 	when_asleep(c, usr1);
 	R(recv(c->a, buf, 9, MSG_PEEK));
 	N(caught);
-	R(fill(c->a) > 0);
+	R(fill_up(c->a) > 0);
 	when_asleep(c, usr1);
 	R(send(c->a, buf, 9, 0));
 	when_asleep(c, usr1);
@@ -209,7 +194,7 @@ SCENARIO(interrupted_with_timeout)
 	timeout_ms(c->a, SO_SNDTIMEO, 30000);
 	when_asleep(c, usr1);
 	R(recv(c->a, buf, 9, 0));
-	R(fill(c->a) > 0);
+	R(fill_up(c->a) > 0);
 	when_asleep(c, usr1);
 	R(send(c->a, buf, 9, 0));
 	N(caught);
@@ -252,7 +237,7 @@ SCENARIO(restarted_send)
 	pair(c);
 	parent = getpid();
 	catch_signal(SIGUSR1, SA_RESTART);
-	R(fill(c->a) > 0);
+	R(fill_up(c->a) > 0);
 	when_asleep(c, usr1_then_room);
 	R(send(c->a, buf, 9, 0));
 	N(caught);
@@ -437,7 +422,7 @@ SCENARIO(reset_while_reading)
 SCENARIO(close_while_writing)
 {
 	pair(c);
-	R(fill(c->a) > 0);
+	R(fill_up(c->a) > 0);
 	catch_signal(SIGPIPE, 0);
 	when_asleep(c, close_b);
 	close(c->b);
@@ -491,7 +476,7 @@ SCENARIO(own_shutdown_while_reading)
 SCENARIO(own_shutdown_while_writing)
 {
 	pair(c);
-	R(fill(c->a) > 0);
+	R(fill_up(c->a) > 0);
 	catch_signal(SIGPIPE, 0);
 	when_asleep(c, shut_wr);
 	R(send(c->a, buf, 9, 0));

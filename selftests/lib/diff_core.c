@@ -46,19 +46,32 @@ bool is_unix(const struct ctx *c)
 	return c->v->dom == AF_UNIX || (is_sabotage() && !c->own);
 }
 
+static int family(struct ctx *c, bool l5, int *proto)
+{
+	*proto = 0;
+	if (c->own || is_self())
+		return c->v->dom;
+	if (is_sabotage())
+		return AF_UNIX;
+	if (!l5)
+		return c->v->dom;
+	*proto = c->v->dom == AF_INET ? L5PROTO_INET :
+		 c->v->dom == AF_INET6 ? L5PROTO_INET6 : L5PROTO_UNIX;
+	return l5_family();
+}
+
+int tested_family(struct ctx *c, int *proto)
+{
+	return family(c, c->v->l5_client, proto);
+}
+
 static int make_socket(struct ctx *c, int flags, bool l5)
 {
-	int proto, fd, one = L5_TRANSPORT_BASE;
+	int proto, fam = family(c, l5, &proto), one = L5_TRANSPORT_BASE;
+	int fd = socket(fam, SOCK_STREAM | flags, proto);
 
-	if (c->own || is_self())
-		return socket(c->v->dom, SOCK_STREAM | flags, 0);
-	if (is_sabotage())
-		return socket(AF_UNIX, SOCK_STREAM | flags, 0);
-	if (!l5)
-		return socket(c->v->dom, SOCK_STREAM | flags, 0);
-	proto = c->v->dom == AF_INET ? L5PROTO_INET :
-		c->v->dom == AF_INET6 ? L5PROTO_INET6 : L5PROTO_UNIX;
-	fd = socket(l5_family(), SOCK_STREAM | flags, proto);
+	if (fam != l5_family())
+		return fd;
 	if (fd >= 0 && c->v->bit == V_FORCED &&
 	    setsockopt(fd, SOL_L5, L5_FORCE, &one, sizeof(one)))
 		log_val(c, "L5_FORCE", "%s", strerrorname_np(errno));
@@ -408,6 +421,27 @@ char *edge(size_t good)
 	if (mprotect(p + len - 4096, 4096, PROT_NONE))
 		abort();
 	return p + len - 4096 - good;
+}
+
+long fill_up(int fd)
+{
+	/* What does not take many may still take a few. */
+	static const int sizes[] = { 65536, 4096, 256, 16, 1 };
+	static char buf[65536];
+	long sum = 0, n;
+	unsigned int i;
+	int idle;
+
+	for (idle = 0; idle < 5; idle++) {
+		for (i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+			while ((n = send(fd, buf, sizes[i],
+					 MSG_DONTWAIT | MSG_NOSIGNAL)) > 0) {
+				sum += n;
+				idle = 0;
+			}
+		usleep(2000);
+	}
+	return sum;
 }
 
 volatile sig_atomic_t caught;

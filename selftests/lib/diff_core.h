@@ -97,6 +97,9 @@ int diff_compare(const char *name, const struct variant *v,
 int cl_socket(struct ctx *c, int flags);
 int sv_socket(struct ctx *c, int flags);
 
+/* The first and the third argument of socket() that make a client. */
+int tested_family(struct ctx *c, int *proto);
+
 /* An address to bind: loopback and port 0, or a new name. */
 void addr_new(struct ctx *c, struct addr *a);
 
@@ -181,6 +184,12 @@ void *bad_pointer(void);
 
 /* Memory whose first @good bytes are there, and that ends then. */
 char *edge(size_t good);
+
+/*
+ * Send until not a byte more is taken, for a while: TCP's buffers move on
+ * their own. The number of bytes.
+ */
+long fill_up(int fd);
 
 /* Count signals of a kind (handler installed with @flags). */
 void catch_signal(int sig, int flags);
