@@ -1,0 +1,784 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Bad input gets the errno that TCP gives; what runs out, runs out without
+ * breaking a connection; limits and options mean what l5.h says.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kselftest_harness.h"
+#include "ends.h"
+
+FIXTURE(limit)
+{
+	struct addr to;
+	int listener;
+};
+
+/* An own namespace: limits are changed here, and counters start at nothing. */
+FIXTURE_SETUP(limit)
+{
+	if (!l5_present())
+		_exit(255);
+	ASSERT_TRUE(net_unshare());
+	self->to = addr_parse("127.0.0.1:0");
+	self->listener = end_listen(END_L5, &self->to);
+	ASSERT_LE(0, self->listener);
+}
+
+FIXTURE_TEARDOWN(limit)
+{
+	close(self->listener);
+}
+
+static bool open_pair(int l, const struct addr *to, int *c, int *s)
+{
+	*c = end_connect(END_L5, to);
+	if (*c < 0)
+		return false;
+	*s = accept(l, NULL, NULL);
+	return *s >= 0;
+}
+
+static struct l5_info info_of(int fd)
+{
+	struct l5_info i;
+	socklen_t len = sizeof(i);
+
+	memset(&i, 0xff, sizeof(i));
+	if (getsockopt(fd, SOL_L5, L5_INFO, &i, &len) || len != sizeof(i))
+		abort();
+	return i;
+}
+
+static int socket_errno(int family, int type, int proto)
+{
+	int fd = socket(family, type, proto);
+
+	if (fd < 0)
+		return errno;
+	close(fd);
+	return 0;
+}
+
+TEST_F(limit, socket_arguments)
+{
+	int f = l5_family(), sp[2];
+
+	EXPECT_EQ(0, socket_errno(f, SOCK_STREAM, L5PROTO_INET));
+	EXPECT_EQ(0, socket_errno(f, SOCK_STREAM, L5PROTO_INET6));
+	EXPECT_EQ(0, socket_errno(f, SOCK_STREAM, L5PROTO_UNIX));
+	EXPECT_EQ(0, socket_errno(f, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+				  0));
+	/* as inet answers protocols and types it does not have */
+	EXPECT_EQ(EPROTONOSUPPORT, socket_errno(AF_INET, SOCK_STREAM, 99));
+	EXPECT_EQ(EPROTONOSUPPORT, socket_errno(f, SOCK_STREAM, 99));
+	EXPECT_EQ(EPROTONOSUPPORT, socket_errno(f, SOCK_STREAM, L5PROTO_MAX));
+	EXPECT_EQ(ESOCKTNOSUPPORT, socket_errno(AF_INET, SOCK_RDM, 0));
+	EXPECT_EQ(ESOCKTNOSUPPORT, socket_errno(f, SOCK_RDM, 0));
+	EXPECT_EQ(ESOCKTNOSUPPORT, socket_errno(f, SOCK_DGRAM, 0));
+	EXPECT_EQ(ESOCKTNOSUPPORT, socket_errno(f, SOCK_RAW, 0));
+	EXPECT_EQ(socket_errno(AF_INET, SOCK_STREAM, -1),
+		  socket_errno(f, SOCK_STREAM, -1));
+	EXPECT_EQ(socket_errno(AF_INET, 77, 0), socket_errno(f, 77, 0));
+	EXPECT_EQ(socket_errno(AF_INET, SOCK_STREAM | 0x1000, 0),
+		  socket_errno(f, SOCK_STREAM | 0x1000, 0));
+	ASSERT_EQ(-1, socketpair(AF_INET, SOCK_STREAM, 0, sp));
+	EXPECT_EQ(EOPNOTSUPP, errno);
+	ASSERT_EQ(-1, socketpair(f, SOCK_STREAM, 0, sp));
+	EXPECT_EQ(EOPNOTSUPP, errno);
+}
+
+/* bind() and connect() with every length and some families, beside TCP. */
+TEST_F_TIMEOUT(limit, addresses, 120)
+{
+	static const char *const good[] = {
+		"127.0.0.1:1", "[::1]:1", "unix:/nonexistent/l5",
+	};
+	static const int families[] = {
+		-1, AF_UNSPEC, AF_UNIX, AF_INET, AF_INET6, AF_PACKET, 99, 65535
+	};
+	static const int lens[] = {
+		0, 1, 2, 3, 7, 8, 15, 16, 17, 23, 24, 27, 28, 29, 110, 111,
+		128, 129, 4096, -1
+	};
+	unsigned int g, f, n, call;
+
+	for (g = 0; g < ARRAY_SIZE(good); g++)
+	for (f = 0; f < ARRAY_SIZE(families); f++)
+	for (n = 0; n < ARRAY_SIZE(lens); n++)
+	for (call = 0; call < 2; call++) {
+		struct addr a = addr_parse(good[g]);
+		int family = a.sa.sa_family, err[2], k;
+
+		if (families[f] >= 0)
+			a.sa.sa_family = families[f];
+		for (k = END_TCP; k <= END_L5; k++) {
+			int fd = end_socket(k, family), ret;
+
+			ASSERT_LE(0, fd);
+			errno = 0;
+			ret = call ? bind(fd, &a.sa, lens[n]) :
+				     connect(fd, &a.sa, lens[n]);
+			err[k] = ret ? errno : 0;
+			/* AF_UNIX made a file, if it could */
+			close(fd);
+		}
+		EXPECT_EQ(err[END_TCP], err[END_L5]) {
+			TH_LOG("%s to %s, family %d, length %d: TCP %s",
+			       call ? "bind" : "connect", good[g], families[f],
+			       lens[n], strerror(err[END_TCP]));
+			TH_LOG("AF_L5 %s", strerror(err[END_L5]));
+		}
+	}
+}
+
+/* The number given to socket() works in the address, too. */
+TEST_F(limit, family_alias)
+{
+	struct addr a = self->to;
+	int c, s;
+
+	a.sa.sa_family = l5_family();
+	c = end_socket(END_L5, AF_INET);
+	ASSERT_LE(0, c);
+	ASSERT_EQ(0, connect(c, &a.sa, a.len));
+	s = accept(self->listener, &a.sa, &a.len);
+	ASSERT_LE(0, s);
+	/* what comes back is the real thing */
+	EXPECT_EQ(AF_INET, a.sa.sa_family);
+	EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(s));
+	a = addr_parse("127.0.0.1:0");
+	a.sa.sa_family = l5_family();
+	close(c);
+	c = end_socket(END_L5, AF_INET);
+	EXPECT_EQ(0, bind(c, &a.sa, a.len));
+	close(c);
+	close(s);
+}
+
+TEST_F(limit, port_in_use)
+{
+	int k, fd;
+
+	for (k = END_TCP; k <= END_L5; k++) {
+		fd = end_socket(k, AF_INET);
+		ASSERT_LE(0, fd);
+		ASSERT_EQ(-1, bind(fd, &self->to.sa, self->to.len));
+		EXPECT_EQ(EADDRINUSE, errno);
+		close(fd);
+	}
+	close(self->listener);
+	self->listener = end_listen(END_TCP, &self->to);
+	ASSERT_LE(0, self->listener);
+	fd = end_socket(END_L5, AF_INET);
+	ASSERT_EQ(-1, bind(fd, &self->to.sa, self->to.len));
+	EXPECT_EQ(EADDRINUSE, errno);
+	close(fd);
+}
+
+TEST_F(limit, wrong_order)
+{
+	int k, err[2][6], i;
+
+	for (k = END_TCP; k <= END_L5; k++) {
+		struct addr a = addr_parse("127.0.0.1:0");
+		int c, l = end_listen(k, &a), n = 0;
+
+		ASSERT_LE(0, l);
+		c = end_connect(k, &a);
+		ASSERT_LE(0, c);
+#define TRY(call) (err[k][n++] = (call) ? errno : 0)
+		TRY(connect(c, &a.sa, a.len));
+		TRY(listen(c, 5));
+		TRY(bind(c, &a.sa, a.len));
+		TRY(accept(c, NULL, NULL));
+		TRY(connect(l, &a.sa, a.len));
+		TRY(send(l, "x", 1, MSG_NOSIGNAL) < 0);
+#undef TRY
+		close(c);
+		close(l);
+	}
+	for (i = 0; i < 6; i++)
+		EXPECT_EQ(err[END_TCP][i], err[END_L5][i]) {
+			TH_LOG("call %d", i);
+		}
+}
+
+/*
+ * Ring memory is used up: connections go on over TCP and say why, and when
+ * memory comes back, so do rings.
+ */
+TEST_F_TIMEOUT(limit, ring_memory, 120)
+{
+	enum { FIT = 3, MORE = 3 };
+	int c[FIT + MORE + 1], s[FIT + MORE + 1], i;
+	long long each;
+
+	ASSERT_EQ(0, l5_stat("reserved_kb"));
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c[0], &s[0]));
+	each = l5_stat("reserved_kb");
+	ASSERT_LT(0, each);
+	EXPECT_EQ(1, l5_stat("pairs"));
+	ASSERT_LT(0, l5_sysctl("mem_max_kb", FIT * each + each / 2));
+	for (i = 1; i < FIT + MORE; i++) {
+		int want = i < FIT ? L5_TRANSPORT_SHM : L5_TRANSPORT_BASE;
+
+		ASSERT_TRUE(open_pair(self->listener, &self->to, &c[i], &s[i]));
+		ASSERT_EQ(want, l5_transport(c[i]));
+		ASSERT_EQ(want, l5_transport(s[i]));
+		EXPECT_EQ(i < FIT ? L5_REASON_NONE : L5_REASON_LIMIT,
+			  end_reason(c[i]));
+		EXPECT_EQ(i < FIT ? L5_REASON_NONE : L5_REASON_LIMIT,
+			  end_reason(s[i]));
+	}
+	EXPECT_EQ(2 * MORE, l5_stat("fallback_limit"));
+	EXPECT_EQ(FIT * each, l5_stat("reserved_kb"));
+	for (i = 0; i < FIT + MORE; i++)
+		ASSERT_TRUE(end_exchange(c[i], s[i], 20000, i));
+	/* one end is not enough: the other may still read */
+	close(c[1]);
+	close(s[1]);
+	ASSERT_TRUE(end_stat_reaches("reserved_kb", (FIT - 1) * each));
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c[1], &s[1]));
+	EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(c[1]));
+	EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(s[1]));
+	/* those that began on TCP stay there */
+	EXPECT_EQ(L5_TRANSPORT_BASE, l5_transport(c[FIT]));
+	for (i = 0; i < FIT + MORE; i++) {
+		close(c[i]);
+		close(s[i]);
+	}
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+	/* none at all */
+	ASSERT_LT(0, l5_sysctl("mem_max_kb", 0));
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c[0], &s[0]));
+	EXPECT_EQ(L5_REASON_LIMIT, end_reason(c[0]));
+	EXPECT_EQ(L5_REASON_LIMIT, end_reason(s[0]));
+	ASSERT_TRUE(end_exchange(c[0], s[0], 20000, 0));
+}
+
+TEST_F_TIMEOUT(limit, ring_size, 120)
+{
+	static const int asked[] = {
+		0, 1, 4096, 5000, 40000, 65536, 300000, 1 << 20, 64 << 20
+	};
+	uint32_t max, last[2] = { 0, 0 };
+	unsigned int i, server;
+
+	max = l5_sysctl("ring_max_kb", 1024);
+	ASSERT_LT(0, (int)max);
+	max = 1024 << 10;
+	/* as root, so that no limit of the core's stands before ours */
+	for (server = 0; server < 2; server++)
+	for (i = 0; i < ARRAY_SIZE(asked); i++) {
+		struct l5_info ic, is;
+		struct addr to = addr_parse("127.0.0.1:0");
+		int l, c = end_socket(END_L5, AF_INET), s;
+
+		l = end_socket(END_L5, AF_INET);
+		ASSERT_EQ(0, bind(l, &to.sa, to.len));
+		to.len = sizeof(to.ss);
+		ASSERT_EQ(0, getsockname(l, &to.sa, &to.len));
+		if (asked[i]) {
+			int which = server ? l : c;
+
+			ASSERT_EQ(0, setsockopt(which, SOL_SOCKET,
+						SO_SNDBUFFORCE, &asked[i],
+						sizeof(int)));
+			ASSERT_EQ(0, setsockopt(which, SOL_SOCKET,
+						SO_RCVBUFFORCE, &asked[i],
+						sizeof(int)));
+		}
+		ASSERT_EQ(0, listen(l, 5));
+		ASSERT_EQ(0, connect(c, &to.sa, to.len));
+		s = accept(l, NULL, NULL);
+		ASSERT_LE(0, s);
+		ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(s));
+		ic = info_of(c);
+		is = info_of(s);
+		EXPECT_EQ(ic.tx_size, is.rx_size);
+		EXPECT_EQ(ic.rx_size, is.tx_size);
+		EXPECT_EQ(0, ic.tx_size & (ic.tx_size - 1));
+		EXPECT_EQ(0, ic.rx_size & (ic.rx_size - 1));
+		EXPECT_LE(4096, ic.tx_size);
+		EXPECT_GE(max, ic.tx_size);
+		EXPECT_LE(4096, ic.rx_size);
+		EXPECT_GE(max, ic.rx_size);
+		if (i > 1) {
+			/* what was asked for, at least, and not much more */
+			EXPECT_LE(asked[i] < (int)max ? asked[i] : max,
+				  ic.tx_size);
+			EXPECT_GE(asked[i] * 2LL, ic.tx_size);
+			EXPECT_LE(last[0], ic.tx_size);
+			EXPECT_LE(last[1], ic.rx_size);
+		}
+		last[0] = i ? ic.tx_size : 0;
+		last[1] = i ? ic.rx_size : 0;
+		ASSERT_TRUE(end_exchange(c, s, 100000, i));
+		close(c);
+		close(s);
+		close(l);
+	}
+	EXPECT_EQ(max, last[0]);
+}
+
+static int set_own(int fd, int opt, int val, socklen_t len)
+{
+	return setsockopt(fd, SOL_L5, opt, &val, len) ? errno : 0;
+}
+
+TEST_F(limit, own_options)
+{
+	int c = end_socket(END_L5, AF_INET), s, val;
+	struct l5_info info;
+	unsigned char raw[200];
+	socklen_t len;
+
+	/* before there is a connection */
+	EXPECT_EQ(L5_TRANSPORT_NONE, l5_getopt(c, L5_TRANSPORT));
+	EXPECT_EQ(L5_REASON_NONE, l5_getopt(c, L5_REASON));
+	EXPECT_EQ(-1, l5_getopt(c, L5_SPIN_US));
+	EXPECT_EQ(L5_TRANSPORT_NONE, l5_getopt(c, L5_FORCE));
+	info = info_of(c);
+	EXPECT_EQ(0, info.tx_size);
+	EXPECT_EQ(0, info.rx_bytes);
+
+	EXPECT_EQ(0, set_own(c, L5_SPIN_US, 0, 4));
+	EXPECT_EQ(0, l5_getopt(c, L5_SPIN_US));
+	EXPECT_EQ(0, set_own(c, L5_SPIN_US, L5_SPIN_US_MAX, 4));
+	EXPECT_EQ(L5_SPIN_US_MAX, l5_getopt(c, L5_SPIN_US));
+	EXPECT_EQ(EINVAL, set_own(c, L5_SPIN_US, L5_SPIN_US_MAX + 1, 4));
+	EXPECT_EQ(EINVAL, set_own(c, L5_SPIN_US, -2, 4));
+	EXPECT_EQ(EINVAL, set_own(c, L5_SPIN_US, 5, 3));
+	EXPECT_EQ(EINVAL, set_own(c, L5_SPIN_US, 5, 0));
+	EXPECT_EQ(L5_SPIN_US_MAX, l5_getopt(c, L5_SPIN_US));
+	EXPECT_EQ(0, set_own(c, L5_SPIN_US, -1, 4));
+
+	EXPECT_EQ(EINVAL, set_own(c, L5_FORCE, L5_TRANSPORT_SHM, 4));
+	EXPECT_EQ(EINVAL, set_own(c, L5_FORCE, -1, 4));
+	EXPECT_EQ(EINVAL, set_own(c, L5_FORCE, L5_TRANSPORT_MAX, 4));
+	EXPECT_EQ(0, set_own(c, L5_FORCE, L5_TRANSPORT_BASE, 4));
+	EXPECT_EQ(0, set_own(c, L5_FORCE, L5_TRANSPORT_NONE, 4));
+	EXPECT_EQ(ENOPROTOOPT, set_own(c, L5_TRANSPORT, 1, 4));
+	EXPECT_EQ(ENOPROTOOPT, set_own(c, L5_INFO, 1, 4));
+	EXPECT_EQ(ENOPROTOOPT, set_own(c, 0, 1, 4));
+	EXPECT_EQ(ENOPROTOOPT, set_own(c, 4711, 1, 4));
+	EXPECT_EQ(-ENOPROTOOPT, l5_getopt(c, 4711));
+	EXPECT_EQ(-ENOPROTOOPT, l5_getopt(c, 0));
+	EXPECT_EQ(-1, setsockopt(c, SOL_L5, L5_SPIN_US, (void *)1, 4));
+	EXPECT_EQ(EFAULT, errno);
+
+	EXPECT_EQ(EISCONN, set_own(self->listener, L5_FORCE,
+				   L5_TRANSPORT_BASE, 4));
+	ASSERT_EQ(0, connect(c, &self->to.sa, self->to.len));
+	s = accept(self->listener, NULL, NULL);
+	ASSERT_LE(0, s);
+	EXPECT_EQ(EISCONN, set_own(c, L5_FORCE, L5_TRANSPORT_BASE, 4));
+	EXPECT_EQ(EISCONN, set_own(s, L5_FORCE, L5_TRANSPORT_NONE, 4));
+
+	/* short and long buffers */
+	ASSERT_TRUE(end_put(c, 1000, 0));
+	info = info_of(c);
+	EXPECT_EQ(1000, info.tx_bytes);
+	EXPECT_LE(1000, info.tx_used);
+	EXPECT_EQ(L5_TRANSPORT_SHM, info.transport);
+	info = info_of(s);
+	EXPECT_EQ(0, info.rx_bytes);
+	EXPECT_LE(1000, info.rx_used);
+	ASSERT_TRUE(end_get(s, 1000, 0));
+	EXPECT_EQ(0, info_of(s).rx_used);
+	EXPECT_EQ(1000, info_of(s).rx_bytes);
+	memset(raw, 0xaa, sizeof(raw));
+	len = 8;
+	ASSERT_EQ(0, getsockopt(s, SOL_L5, L5_INFO, raw, &len));
+	EXPECT_EQ(8, len);
+	EXPECT_EQ(L5_TRANSPORT_SHM, raw[0]);
+	EXPECT_EQ(0xaa, raw[8]);
+	len = sizeof(raw);
+	ASSERT_EQ(0, getsockopt(s, SOL_L5, L5_INFO, raw, &len));
+	EXPECT_EQ(sizeof(struct l5_info), len);
+	EXPECT_EQ(0xaa, raw[len]);
+	len = 0;
+	EXPECT_EQ(0, getsockopt(s, SOL_L5, L5_INFO, raw, &len));
+	EXPECT_EQ(0, len);
+	len = -1;
+	EXPECT_EQ(-1, getsockopt(s, SOL_L5, L5_INFO, raw, &len));
+	EXPECT_EQ(EINVAL, errno);
+	len = 4;
+	EXPECT_EQ(-1, getsockopt(s, SOL_L5, L5_TRANSPORT, (void *)1, &len));
+	EXPECT_EQ(EFAULT, errno);
+	len = sizeof(val);
+	/* other levels still are the bootstrap's */
+	EXPECT_EQ(-1, getsockopt(s, 4711, 1, &val, &len));
+	EXPECT_TRUE(errno == ENOPROTOOPT || errno == EOPNOTSUPP);
+	close(c);
+	close(s);
+}
+
+/* An accepted socket starts with its listener's. */
+TEST_F(limit, inherited_options)
+{
+	int c, s, l;
+	struct addr to = addr_parse("127.0.0.1:0");
+
+	l = end_socket(END_L5, AF_INET);
+	ASSERT_EQ(0, set_own(l, L5_SPIN_US, 123, 4));
+	ASSERT_EQ(0, bind(l, &to.sa, to.len));
+	to.len = sizeof(to.ss);
+	ASSERT_EQ(0, getsockname(l, &to.sa, &to.len));
+	ASSERT_EQ(0, listen(l, 5));
+	ASSERT_TRUE(open_pair(l, &to, &c, &s));
+	EXPECT_EQ(123, l5_getopt(s, L5_SPIN_US));
+	EXPECT_EQ(-1, l5_getopt(c, L5_SPIN_US));
+}
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+}
+
+TEST_F_TIMEOUT(limit, spinning, 120)
+{
+	struct sigaction sa = { .sa_handler = on_alarm };
+	struct itimerval it = { .it_value.tv_usec = 100000 };
+	int c, s, i, status, big = L5_SPIN_US_MAX;
+	long long before;
+	char b;
+	pid_t pid;
+
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	ASSERT_EQ(0, set_own(s, L5_SPIN_US, big, 4));
+	before = l5_stat("spins");
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		for (i = 0; i < 50; i++) {
+			usleep(3000);
+			if (!end_put(c, 100, i * 100) ||
+			    recv(c, &b, 1, 0) != 1)
+				_exit(1);
+		}
+		_exit(0);
+	}
+	for (i = 0; i < 50; i++) {
+		uint8_t buf[100];
+
+		ASSERT_EQ(100, recv(s, buf, 100, MSG_WAITALL));
+		ASSERT_EQ(-1, l5_check(buf, 100, i * 100));
+		ASSERT_EQ(1, send(s, "x", 1, 0));
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_LT(before, l5_stat("spins"));
+
+	/* a signal ends it */
+	ASSERT_EQ(0, sigaction(SIGALRM, &sa, NULL));
+	for (i = 0; i < 5; i++) {
+		ASSERT_EQ(0, setitimer(ITIMER_REAL, &it, NULL));
+		ASSERT_EQ(-1, recv(s, &b, 1, 0));
+		ASSERT_EQ(EINTR, errno);
+	}
+	/* and nonblocking calls do not spin */
+	ASSERT_EQ(-1, recv(s, &b, 1, MSG_DONTWAIT));
+	ASSERT_EQ(EAGAIN, errno);
+	close(c);
+	EXPECT_EQ(0, recv(s, &b, 1, 0));
+	close(s);
+}
+
+TEST_F_TIMEOUT(limit, unprivileged, 120)
+{
+	int status, c, s;
+	pid_t pid;
+
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		struct addr low = addr_parse("127.0.0.1:80");
+
+		if (setgid(65534) || setuid(65534))
+			_exit(1);
+		if (!open_pair(self->listener, &self->to, &c, &s))
+			_exit(2);
+		if (l5_transport(c) != L5_TRANSPORT_SHM ||
+		    l5_transport(s) != L5_TRANSPORT_SHM)
+			_exit(3);
+		if (!end_exchange(c, s, 300000, 0))
+			_exit(4);
+		c = end_socket(END_L5, AF_INET);
+		if (bind(c, &low.sa, low.len) == 0 || errno != EACCES)
+			_exit(5);
+		if (l5_sysctl("enabled", 0) >= 0)
+			_exit(6);
+		_exit(0);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+}
+
+static int sysctl_write(const char *name, const char *text)
+{
+	char path[96];
+	int fd, err;
+
+	snprintf(path, sizeof(path), "/proc/sys/net/l5/%s", name);
+	fd = open(path, O_WRONLY);
+	if (fd < 0)
+		return errno;
+	err = write(fd, text, strlen(text)) < 0 ? errno : 0;
+	close(fd);
+	return err;
+}
+
+static long sysctl_read(const char *name)
+{
+	char path[96];
+	long v = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/sys/net/l5/%s", name);
+	f = fopen(path, "re");
+	if (f && fscanf(f, "%ld", &v) != 1)
+		v = -1;
+	if (f)
+		fclose(f);
+	return v;
+}
+
+TEST_F(limit, sysctls)
+{
+	static const struct {
+		const char *name, *good, *bad[4];
+	} t[] = {
+		{ "enabled", "0", { "2", "-1", "x" } },
+		{ "spin_us", "10", { "1000001", "-1", "x" } },
+		{ "ring_kb", "64", { "3", "0", "-4", "16385" } },
+		{ "ring_max_kb", "64", { "3", "0", "-4", "16385" } },
+		{ "match_ms", "0", { "-1", "10001", "x" } },
+		{ "mem_max_kb", "1000", { "x" } },
+	};
+	unsigned int i, j;
+	long before;
+
+	for (i = 0; i < ARRAY_SIZE(t); i++) {
+		before = sysctl_read(t[i].name);
+		ASSERT_LE(0, before);
+		for (j = 0; j < 4 && t[i].bad[j]; j++) {
+			EXPECT_EQ(EINVAL, sysctl_write(t[i].name, t[i].bad[j])) {
+				TH_LOG("%s = %s", t[i].name, t[i].bad[j]);
+			}
+			EXPECT_EQ(before, sysctl_read(t[i].name));
+		}
+		EXPECT_EQ(0, sysctl_write(t[i].name, t[i].good));
+		EXPECT_EQ(atol(t[i].good), sysctl_read(t[i].name));
+	}
+	/* another namespace has its own, fresh */
+	ASSERT_TRUE(net_unshare());
+	for (i = 0; i < ARRAY_SIZE(t); i++)
+		EXPECT_NE(atol(t[i].good), sysctl_read(t[i].name));
+}
+
+/* A namespace's counters: every connection is in exactly one of them. */
+TEST_F(limit, counters)
+{
+	static const char *const names[] = {
+#define NAME(code, name, text)	[L5_REASON_##code] = "fallback_" name,
+		L5_REASONS(NAME)
+#undef NAME
+	};
+	long long sum = 0;
+	int c, s, i;
+
+	for (i = 0; i < 10; i++) {
+		l5_sysctl("enabled", i < 6);
+		ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+		ASSERT_TRUE(end_exchange(c, s, 1000, 0));
+		close(c);
+		close(s);
+	}
+	for (i = 1; i < L5_REASON_MAX; i++) {
+		EXPECT_LE(0, l5_stat(names[i])) {
+			TH_LOG("%s", names[i]);
+		}
+		sum += l5_stat(names[i]);
+	}
+	EXPECT_EQ(12, l5_stat("conn_shm"));
+	EXPECT_EQ(8, l5_stat("conn_base"));
+	EXPECT_EQ(8, sum);
+	EXPECT_EQ(12 * 1000, l5_stat("bytes_tx"));
+	EXPECT_EQ(12 * 1000, l5_stat("bytes_rx"));
+	EXPECT_EQ(0, l5_stat("violations"));
+}
+
+static long long cg_read(const char *dir, const char *file)
+{
+	char path[160];
+	long long v = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, file);
+	f = fopen(path, "re");
+	if (f && fscanf(f, "%lld", &v) != 1)
+		v = -1;
+	if (f)
+		fclose(f);
+	return v;
+}
+
+/*
+ * Rings are charged to who connects. In a small memory cgroup sending gives an
+ * errno when no more can be had, or works; afterwards all is given back.
+ */
+TEST_F_TIMEOUT(limit, memory_cgroup, 300)
+{
+	const char *dir = "/sys/fs/cgroup/l5_limit";
+	int status, c, i, up[2], down[2];
+	long long charged, after;
+	pid_t pid;
+	char b;
+
+	if (sh("echo +memory >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null && "
+	       "mkdir -p %s && echo 0 >%s/memory.swap.max; test -e %s/memory.max",
+	       dir, dir, dir))
+		SKIP(return, "no memory cgroups");
+	ASSERT_EQ(0, pipe(up));
+	ASSERT_EQ(0, pipe(down));
+	ASSERT_LE(0, l5_sysctl("ring_kb", 4096));
+	fflush(NULL);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		/* connects inside, fills rings that nobody reads */
+		if (sh("echo %d >%s/cgroup.procs", getpid(), dir))
+			_exit(1);
+		c = end_connect(END_L5, &self->to);
+		if (c < 0 || !end_put(c, 3 << 20, 0))
+			_exit(2);
+		if (write(up[1], "", 1) != 1 || read(down[0], &b, 1) != 1)
+			_exit(3);
+		/* now with little left */
+		for (i = 0; i < 20; i++) {
+			static char zero[65536];
+			int f = end_connect(END_L5, &self->to);
+			ssize_t n;
+
+			if (f < 0)
+				_exit(f == -ENOBUFS || f == -ENOMEM ? 0 : 4);
+			do
+				n = send(f, zero, sizeof(zero),
+					 MSG_DONTWAIT | MSG_NOSIGNAL);
+			while (n > 0);
+			if (errno == ENOBUFS || errno == ENOMEM)
+				_exit(0);
+			if (errno != EAGAIN)
+				_exit(5);
+		}
+		_exit(6);
+	}
+	ASSERT_EQ(1, read(up[0], &b, 1));
+	charged = cg_read(dir, "memory.current");
+	TH_LOG("charged with 3 MiB in the ring: %lld KiB", charged >> 10);
+	EXPECT_LE(3 << 20, charged);
+	ASSERT_EQ(0, sh("echo 12M >%s/memory.max", dir));
+	ASSERT_EQ(1, write(down[1], "", 1));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	/* its own errno, or its own cgroup's oom killer */
+	EXPECT_TRUE(status == 0 ||
+		    (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) {
+		TH_LOG("status %x", status);
+	}
+	/* nobody accepted them: end of the listener, end of the rings */
+	close(self->listener);
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	for (i = 0; i < 500; i++) {
+		after = cg_read(dir, "memory.current");
+		if (after < 1 << 20)
+			break;
+		usleep(20000);
+	}
+	TH_LOG("charged afterwards: %lld KiB", after >> 10);
+	EXPECT_GT(1 << 20, after);
+	EXPECT_EQ(0, sh("rmdir %s", dir));
+}
+
+/*
+ * No memory for the meeting or the rings, one allocation after the other, with
+ * the kernel's own fault injection: a debug kernel has it.
+ */
+static bool fail_nth(int n)
+{
+	char text[16];
+	int fd = open("/proc/thread-self/fail-nth", O_RDWR), len;
+	bool ok;
+
+	if (fd < 0)
+		return false;
+	len = snprintf(text, sizeof(text), "%d", n);
+	ok = write(fd, text, len) == len;
+	close(fd);
+	return ok;
+}
+
+TEST_F_TIMEOUT(limit, no_memory, 300)
+{
+	int n, c, s, failed = 0, nomem = 0;
+
+	if (!fail_nth(0))
+		SKIP(return, "no fault injection in this kernel");
+	sh("echo N >/sys/kernel/debug/failslab/ignore-gfp-wait; "
+	   "echo N >/sys/kernel/debug/fail_page_alloc/ignore-gfp-wait; true");
+	for (n = 1; n < 60; n++) {
+		c = end_socket(END_L5, AF_INET);
+		ASSERT_LE(0, c);
+		fail_nth(n);
+		if (connect(c, &self->to.sa, self->to.len)) {
+			int err = errno;
+
+			fail_nth(0);
+			failed++;
+			EXPECT_TRUE(err == ENOMEM || err == ENOBUFS ||
+				    err == EAGAIN || err == ECONNREFUSED) {
+				TH_LOG("allocation %d: %s", n, strerror(err));
+			}
+			close(c);
+			/* a child may have been made all the same */
+			for (;;) {
+				struct pollfd p = {
+					.fd = self->listener, .events = POLLIN,
+				};
+
+				if (poll(&p, 1, 50) != 1)
+					break;
+				close(accept(self->listener, NULL, NULL));
+			}
+			continue;
+		}
+		fail_nth(0);
+		s = accept(self->listener, NULL, NULL);
+		ASSERT_LE(0, s);
+		ASSERT_EQ(l5_transport(c), l5_transport(s));
+		nomem += end_reason(c) == L5_REASON_NOMEM;
+		ASSERT_TRUE(end_exchange(c, s, 20000, 0));
+		close(c);
+		close(s);
+	}
+	TH_LOG("%d connects failed, %d stayed TCP for want of memory", failed,
+	       nomem);
+	EXPECT_LT(0, nomem);
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
+TEST_HARNESS_MAIN
