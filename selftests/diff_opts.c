@@ -472,10 +472,10 @@ SCENARIO(peercred)
 	V("listener", "%d %d", u.pid == getpid(), (int)u.uid);
 	pair_on(c, l);
 	R(getsockopt(c->a, SOL_SOCKET, SO_PEERCRED, &u, &len));
-	V("a", "%d %d %d %d", u.pid, u.pid == getpid(), (int)u.uid,
+	V("a", "%d %d %d", u.pid == getpid() ? -1 : u.pid, (int)u.uid,
 	  (int)u.gid);
 	R(getsockopt(c->b, SOL_SOCKET, SO_PEERCRED, &u, &len));
-	V("b", "%d %d %d %d", u.pid, u.pid == getpid(), (int)u.uid,
+	V("b", "%d %d %d", u.pid == getpid() ? -1 : u.pid, (int)u.uid,
 	  (int)u.gid);
 }
 

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Documentation/deviations.md says what the table in lib/deviations.c says:
+ * checked without arguments, written anew with --write FILE.
+ */
+#include "diff.h"
+
+#include <libgen.h>
+#include <limits.h>
+
+static const char *const intro =
+"# Where AF_L5 is not TCP\n"
+"\n"
+"Every call on an AF_L5 socket answers as the same call on TCP (or AF_UNIX)\n"
+"does. `make check T=diff` makes each call on both and compares return value,\n"
+"errno, data, poll mask and signals. The differences below are meant; any\n"
+"other one is a bug, and fails that check, as does an entry here that is no\n"
+"difference any more. How many bytes fit into a connection before a sender\n"
+"must wait is not compared, only what happens then.\n"
+"\n"
+"This file is made from `selftests/lib/deviations.c` by\n"
+"`make -C selftests deviations`.\n"
+"\n"
+"| scenario | call | TCP or AF_UNIX | AF_L5 | reason |\n"
+"|---|---|---|---|---|\n";
+
+static void cell(FILE *f, const char *s)
+{
+	fputs("| ", f);
+	for (; *s; s++) {
+		if (*s == '|')
+			fputc('\\', f);
+		fputc(*s, f);
+	}
+	fputc(' ', f);
+}
+
+static void write_doc(FILE *f)
+{
+	const struct deviation *d;
+
+	fputs(intro, f);
+	for (d = deviations; d < deviations + deviations_n; d++) {
+		cell(f, d->scenario);
+		fputs("| `", f);
+		for (const char *s = d->label; *s; s++) {
+			if (*s == '|')
+				fputc('\\', f);
+			fputc(*s, f);
+		}
+		fputs("` ", f);
+		cell(f, d->own);
+		cell(f, d->l5);
+		cell(f, d->reason);
+		fputs("|\n", f);
+	}
+}
+
+TEST(deviations_documented)
+{
+	char *want = NULL, path[PATH_MAX], *have;
+	size_t len, n;
+	FILE *f;
+
+	ASSERT_LT(0, readlink("/proc/self/exe", path, sizeof(path) - 64));
+	path[readlink("/proc/self/exe", path, sizeof(path) - 64)] = 0;
+	strcat(dirname(path), "/../../Documentation/deviations.md");
+	f = open_memstream(&want, &len);
+	write_doc(f);
+	fclose(f);
+	have = calloc(1, len + 2);
+	f = fopen(path, "re");
+	ASSERT_NE(NULL, f) TH_LOG("no %s", path);
+	n = fread(have, 1, len + 1, f);
+	fclose(f);
+	EXPECT_EQ(len, n) {
+		TH_LOG("run make -C selftests deviations");
+	}
+	EXPECT_EQ(0, strcmp(want, have));
+}
+
+/* No reason, no deviation; and nothing that excuses everything. */
+TEST(deviations_have_reasons)
+{
+	int i;
+
+	for (i = 0; i < deviations_n; i++) {
+		EXPECT_LT(10, strlen(deviations[i].reason));
+		EXPECT_NE(0, strcmp(deviations[i].scenario, "*"));
+		EXPECT_NE(0, strcmp(deviations[i].label, "*"));
+		EXPECT_NE(0, deviations[i].variants);
+	}
+}
+
+static void __attribute__((constructor)) write_it(int argc, char **argv)
+{
+	FILE *f;
+
+	if (argc != 3 || strcmp(argv[1], "--write"))
+		return;
+	f = fopen(argv[2], "we");
+	if (!f) {
+		perror(argv[2]);
+		exit(1);
+	}
+	write_doc(f);
+	exit(fclose(f) ? 1 : 0);
+}
+
+TEST_HARNESS_MAIN
