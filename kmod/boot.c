@@ -312,7 +312,9 @@ void l5_boot_release(struct l5_sock *l5)
 	l5_opts_push(l5);
 	l5_meet_cancel(l5);
 	/* a late match may have decided just before */
-	if (l5_state(l5) == L5_SHM && l5_conn_close(l5))
+	if (l5_state(l5) == L5_SHM &&
+	    l5_conn_close(l5, sock_flag(bsk, SOCK_LINGER) &&
+			      !READ_ONCE(bsk->sk_lingertime)))
 		l5_reset(l5);
 
 	write_lock_bh(&bsk->sk_callback_lock);
@@ -377,6 +379,31 @@ long l5_wait_decided(struct l5_sock *l5, long timeo)
 	return left ? sock_intr_errno(timeo) : -EAGAIN;
 }
 
+/* Nobody has met: give the connection back, unless it had rings once. */
+static void l5_conn_drop(struct l5_sock *l5)
+{
+	lockdep_assert_held(&l5->lock);
+	l5_meet_cancel(l5);
+	if (l5->conn && !l5->conn->paired) {
+		l5_conn_put(l5->conn);
+		l5->conn = NULL;
+	}
+}
+
+/**
+ * l5_connect_settle() - a client stays on its bootstrap: free what was prepared
+ * @l5: the client
+ *
+ * Context: may sleep.
+ */
+void l5_connect_settle(struct l5_sock *l5)
+{
+	mutex_lock(&l5->lock);
+	if (l5_state(l5) == L5_BASE)
+		l5_conn_drop(l5);
+	mutex_unlock(&l5->lock);
+}
+
 /* Put everything in place before the first packet leaves. */
 static void l5_connect_begin(struct l5_sock *l5)
 {
@@ -386,11 +413,7 @@ static void l5_connect_begin(struct l5_sock *l5)
 	if (l5_state(l5) != L5_IDLE ||
 	    READ_ONCE(l5->boot->sk->sk_state) != TCP_CLOSE)
 		goto out;
-	/* of an attempt that failed; one that had rings keeps them for life */
-	if (l5->conn && !l5->conn->paired) {
-		l5_conn_put(l5->conn);
-		l5->conn = NULL;
-	}
+	l5_conn_drop(l5);
 	why = l5_why_not(l5);
 	if (!why) {
 		l5->end = L5_CLIENT;
@@ -411,7 +434,7 @@ static void l5_connect_failed(struct l5_sock *l5)
 	mutex_lock(&l5->lock);
 	if (l5_state(l5) == L5_CONNECTING &&
 	    READ_ONCE(l5->boot->sk->sk_state) == TCP_CLOSE) {
-		l5_meet_cancel(l5);
+		l5_conn_drop(l5);
 		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
 	}
 	mutex_unlock(&l5->lock);
@@ -433,6 +456,8 @@ static int l5_connected(struct l5_sock *l5, int flags)
 	 */
 	if (wait_event_interruptible(*sk_sleep(&l5->sk), l5_decided(l5)))
 		l5_meet_stay(l5, L5_REASON_TIMEOUT);
+	if (l5_state(l5) == L5_BASE)
+		l5_connect_settle(l5);
 	return 0;
 }
 
@@ -451,7 +476,7 @@ static int l5_disconnect(struct socket *sock, struct l5_sockaddr *addr,
 	} else if (state == L5_CONNECTING) {
 		l5_meet_cancel(l5);
 	} else if (state == L5_SHM) {
-		l5_conn_close(l5);
+		l5_conn_close(l5, true);
 		WRITE_ONCE(l5->nopair, L5_REASON_CONNECT);
 	}
 	err = l5->boot->ops->connect(l5->boot, addr, len, flags);
@@ -575,6 +600,7 @@ int l5_accept(struct socket *sock, struct socket *newsock, L5_ACCEPT_ARGS)
 	if (!l5)
 		return -ENOBUFS;
 	l5->proto = listener->proto;
+	l5->sk.sk_type = SOCK_STREAM;
 	l5->sk.sk_protocol = listener->proto;
 	err = sock_create_lite(listener->boot->sk->sk_family, SOCK_STREAM,
 			       listener->boot->sk->sk_protocol, &boot);
@@ -609,21 +635,6 @@ err_sock:
 	return err;
 }
 
-/* Send no more. Under tx_lock, so that nothing is published after it. */
-static void l5_shutdown_ring(struct l5_sock *l5)
-{
-	struct sock *sk;
-
-	mutex_lock(&l5->tx_lock);
-	set_bit(L5_END_FIN, &l5_own(l5)->flags);
-	mutex_unlock(&l5->tx_lock);
-	rcu_read_lock();
-	sk = rcu_dereference(l5_peer(l5)->sk);
-	if (sk)
-		sk->sk_state_change(sk);
-	rcu_read_unlock();
-}
-
 /**
  * l5_shutdown() - shut down the bootstrap, and the ring in the same sense
  * @sock: the socket
@@ -640,8 +651,12 @@ int l5_shutdown(struct socket *sock, int how)
 	mutex_lock(&l5->lock);
 	/* a half-open meeting is not worth waiting for */
 	l5_meet_stay(l5, L5_REASON_TIMEOUT);
-	if (l5_state(l5) == L5_SHM && (how == SHUT_WR || how == SHUT_RDWR))
-		l5_shutdown_ring(l5);
+	if (l5_state(l5) == L5_SHM && (how == SHUT_WR || how == SHUT_RDWR)) {
+		/* nothing is to be published after it */
+		mutex_lock(&l5->tx_lock);
+		l5_conn_fin(l5);
+		mutex_unlock(&l5->tx_lock);
+	}
 	/* TCP stops listening, AF_UNIX only refuses */
 	if (l5_state(l5) == L5_LISTEN && l5->proto != L5PROTO_UNIX &&
 	    (how == SHUT_RD || how == SHUT_RDWR)) {

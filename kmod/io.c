@@ -39,9 +39,19 @@ static bool l5_rx_ended(struct l5_sock *l5)
 	return ended;
 }
 
-static bool l5_rx_ready(struct l5_sock *l5)
+/* Is there more to receive than the @seen bytes that a peek left in place? */
+static bool l5_rx_ready(struct l5_sock *l5, size_t seen)
 {
-	return l5_rx_ended(l5) || l5_ring_readable(l5);
+	bool more;
+
+	if (l5_rx_ended(l5))
+		return true;
+	if (!l5_ring_readable(l5) || !seen)
+		return l5_ring_readable(l5);
+	mutex_lock(&l5->rx_lock);
+	more = l5_ring_count(l5, !l5->end, seen + 1) > seen;
+	mutex_unlock(&l5->rx_lock);
+	return more;
 }
 
 /* Can no more be sent, so that the bootstrap has to say why? */
@@ -63,43 +73,35 @@ static bool l5_tx_ready(struct l5_sock *l5)
 
 /*
  * Sleep until there is something to do. The wait word is armed before the look
- * that decides to sleep: see l5_ring.h, E and F.
+ * that decides to sleep: see l5_ring.h, E and F. What is ready at once leaves
+ * it clear, or the peer would ring for nothing.
  *
  * Return: 0, -EAGAIN after *timeo, or as sock_intr_errno().
  */
-static int l5_sleep(struct l5_sock *l5, long *timeo, bool tx)
-{
-	struct l5_ctrl *ctrl = l5_own(l5)->ctrl;
-	DEFINE_WAIT_FUNC(wait, woken_wake_function);
-	int err = 0;
-
-	if (!*timeo)
-		return -EAGAIN;
-	add_wait_queue(sk_sleep(&l5->sk), &wait);
-	for (;;) {
-		/*
-		 * Ready already, most often because the doorbell just rang:
-		 * leave the word clear, or the peer rings for nothing.
-		 */
-		if (tx ? l5_tx_ready(l5) : l5_rx_ready(l5))
-			break;
-		l5_wait_arm(tx ? &ctrl->tx_wait : &ctrl->rx_wait);
-		if (tx ? l5_tx_ready(l5) : l5_rx_ready(l5))
-			break;
-		if (!*timeo) {
-			err = -EAGAIN;
-			break;
-		}
-		if (signal_pending(current)) {
-			err = sock_intr_errno(*timeo);
-			break;
-		}
-		l5_count(l5, L5_STAT_SLEEPS, 1);
-		*timeo = wait_woken(&wait, TASK_INTERRUPTIBLE, *timeo);
-	}
-	remove_wait_queue(sk_sleep(&l5->sk), &wait);
-	return err;
-}
+#define l5_sleep(l5, timeo, word, ready) ({				\
+	struct l5_sock *__l5 = (l5);					\
+	long *__timeo = (timeo);					\
+	DEFINE_WAIT_FUNC(__wait, woken_wake_function);			\
+	int __err = 0;							\
+									\
+	add_wait_queue(sk_sleep(&__l5->sk), &__wait);			\
+	while (!(ready)) {						\
+		l5_wait_arm(&l5_own(__l5)->ctrl->word);			\
+		if (ready)						\
+			break;						\
+		if (!*__timeo)						\
+			__err = -EAGAIN;				\
+		else if (signal_pending(current))			\
+			__err = sock_intr_errno(*__timeo);		\
+		if (__err)						\
+			break;						\
+		l5_count(__l5, L5_STAT_SLEEPS, 1);			\
+		*__timeo = wait_woken(&__wait, TASK_INTERRUPTIBLE,	\
+				      *__timeo);			\
+	}								\
+	remove_wait_queue(sk_sleep(&__l5->sk), &__wait);		\
+	__err;								\
+})
 
 /*
  * How long to look at the ring before sleeping, ns. A socket that was told
@@ -161,29 +163,37 @@ static bool l5_spin(struct l5_sock *l5, u64 start, u64 ns)
 }
 
 /*
- * Wait for something to read: spin, then sleep.
+ * Wait for more to read than the @seen bytes of a peek: spin, then sleep.
  * Return: as l5_sleep().
  */
-static int l5_wait_rx(struct l5_sock *l5, long *timeo, bool may_spin)
+static int l5_wait_rx(struct l5_sock *l5, long *timeo, bool may_spin,
+		      size_t seen)
 {
-	bool adapt = false, ready = false;
+	bool adapt = false;
 	u64 start, ns = 0;
 	int err = 0;
 
 	if (!*timeo)
-		return l5_sleep(l5, timeo, false);
+		return -EAGAIN;
 	if (may_spin)
 		ns = l5_spin_ns(l5, &adapt);
 	if (!ns && !adapt)
-		return l5_sleep(l5, timeo, false);
+		return l5_sleep(l5, timeo, rx_wait, l5_rx_ready(l5, seen));
 	start = local_clock();
-	if (ns)
-		ready = l5_spin(l5, start, ns);
-	if (!ready)
-		err = l5_sleep(l5, timeo, false);
+	if (!ns || !l5_spin(l5, start, ns))
+		err = l5_sleep(l5, timeo, rx_wait, l5_rx_ready(l5, seen));
 	if (adapt)
 		l5_spun(l5, local_clock() - start);
 	return err;
+}
+
+/* Before the bootstrap gets a call: it is to know what its owner knows. */
+static void l5_boot_use(struct l5_sock *l5)
+{
+	l5_boot_error(l5);
+	l5_opts_push(l5);
+	if (unlikely(l5->conn) && l5_state(l5) == L5_BASE)
+		l5_connect_settle(l5);
 }
 
 /*
@@ -194,8 +204,7 @@ static int l5_boot_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 {
 	int ret;
 
-	l5_boot_error(l5);
-	l5_opts_push(l5);
+	l5_boot_use(l5);
 	ret = l5->boot->ops->sendmsg(l5->boot, msg, len);
 	l5_boot_error(l5);
 	return ret;
@@ -206,8 +215,7 @@ static int l5_boot_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 {
 	int ret;
 
-	l5_boot_error(l5);
-	l5_opts_push(l5);
+	l5_boot_use(l5);
 	ret = l5->boot->ops->recvmsg(l5->boot, msg, len, flags);
 	l5_boot_error(l5);
 	return ret;
@@ -284,10 +292,9 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 			return len - msg_data_left(msg);
 		}
 		if (n == -EAGAIN) {
+			/* who may not wait has armed it for an edge */
 			sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &l5->sk);
-			if (!timeo)
-				l5_wait_arm(&l5_own(l5)->ctrl->tx_wait);
-			n = l5_sleep(l5, &timeo, true);
+			n = l5_sleep(l5, &timeo, tx_wait, l5_tx_ready(l5));
 		}
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
@@ -371,7 +378,7 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			continue;
 		if (ended)
 			break;
-		n = l5_wait_rx(l5, &timeo, !done);
+		n = l5_wait_rx(l5, &timeo, !done, peek ? done : 0);
 		if (n)
 			return done ?: n;
 	}

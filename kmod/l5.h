@@ -64,12 +64,14 @@ enum l5_state {
 /**
  * struct l5_acct - ring memory charged to a network namespace
  * @ref: the namespace's and one for each connection, which may outlive it
- * @reserved: bytes of all rings at their full size, what the limit is about
+ * @max_kb: net.l5.mem_max_kb
+ * @reserved: pages granted to connections, never more than @max_kb
  * @pages: pages really allocated
  * @pairs: paired connections
  */
 struct l5_acct {
 	refcount_t ref;
+	unsigned long max_kb;
 	atomic_long_t reserved;
 	atomic_long_t pages;
 	atomic_long_t pairs;
@@ -85,8 +87,13 @@ struct l5_acct {
  * @flags: L5_END_*, set by this end, read by the other
  * @ctrl: control page, see l5_ring.h
  * @size: of the ring this end writes
- * @pages: of that ring, each NULL until first written
- * @prod: cursors, under the l5_sock's tx_lock
+ * @pages: of that ring by position, NULL where nothing is
+ * @first: number of the first page there, counted from position 0
+ * @next: number after the last page there
+ * @npages: pages the ring owns
+ * @granted: pages it may own without asking
+ * @starved: not 0: no memory until the reader is in this page; see ring.c
+ * @prod: cursors, under the l5_sock's tx_lock as all these
  * @tx_bytes: payload written, under tx_lock
  * @cons: cursors into the other end's ring, under rx_lock
  * @rx_bytes: payload read, under rx_lock
@@ -97,6 +104,11 @@ struct l5_end {
 	struct l5_ctrl *ctrl;
 	u32 size;
 	struct page **pages;
+	u64 first;
+	u64 next;
+	u64 starved;
+	u32 npages;
+	u32 granted;
 	struct l5_prod prod ____cacheline_aligned_in_smp;
 	u64 tx_bytes;
 	struct l5_cons cons ____cacheline_aligned_in_smp;
@@ -250,6 +262,7 @@ void l5_boot_error(struct l5_sock *l5);
 bool l5_boot_addr(struct l5_sock *l5, struct l5_sockaddr *addr, int len);
 int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 	       int flags);
+void l5_connect_settle(struct l5_sock *l5);
 int l5_listen(struct socket *sock, int backlog);
 int l5_accept(struct socket *sock, struct socket *newsock, L5_ACCEPT_ARGS);
 int l5_shutdown(struct socket *sock, int how);
@@ -277,7 +290,8 @@ struct l5_conn *l5_conn_alloc(struct l5_sock *client);
 void l5_conn_put(struct l5_conn *conn);
 bool l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener);
 void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5);
-bool l5_conn_close(struct l5_sock *l5);
+bool l5_conn_close(struct l5_sock *l5, bool reset);
+void l5_conn_fin(struct l5_sock *l5);
 ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from);
 ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		     bool discard);
@@ -339,7 +353,6 @@ struct l5_stats {
  * @spin_us: net.l5.spin_us: see L5_SPIN_US
  * @ring_kb: net.l5.ring_kb: size of a ring when no buffer size was asked for
  * @ring_max_kb: net.l5.ring_max_kb: most that SO_SNDBUF and SO_RCVBUF can get
- * @mem_max_kb: net.l5.mem_max_kb: most that all rings may reserve
  * @match_ms: net.l5.match_ms: how long to wait for a server known to be AF_L5
  * @acct: memory charged
  * @stats: counters
@@ -352,7 +365,6 @@ struct l5_net {
 	unsigned int spin_us;
 	unsigned int ring_kb;
 	unsigned int ring_max_kb;
-	unsigned long mem_max_kb;
 	unsigned int match_ms;
 	struct l5_acct *acct;
 	struct l5_stats __percpu *stats;

@@ -103,7 +103,7 @@ static int l5_sysctl_init(struct net *net, struct l5_net *ln)
 	t[L5_CTL_SPIN_US].data = &ln->spin_us;
 	t[L5_CTL_RING_KB].data = &ln->ring_kb;
 	t[L5_CTL_RING_MAX_KB].data = &ln->ring_max_kb;
-	t[L5_CTL_MEM_MAX_KB].data = &ln->mem_max_kb;
+	t[L5_CTL_MEM_MAX_KB].data = &ln->acct->max_kb;
 	t[L5_CTL_MATCH_MS].data = &ln->match_ms;
 	ln->sysctl = l5_sysctl_register(net, "net/l5", t, L5_CTL_MAX);
 	if (!ln->sysctl) {
@@ -157,7 +157,7 @@ static int l5_stat_show(struct seq_file *seq, void *v)
 	seq_printf(seq, "rings_kb %lu\n",
 		   atomic_long_read(&ln->acct->pages) << (PAGE_SHIFT - 10));
 	seq_printf(seq, "reserved_kb %lu\n",
-		   atomic_long_read(&ln->acct->reserved) >> 10);
+		   atomic_long_read(&ln->acct->reserved) << (PAGE_SHIFT - 10));
 	seq_printf(seq, "pairs %lu\n", atomic_long_read(&ln->acct->pairs));
 	return 0;
 }
@@ -287,15 +287,9 @@ static int __net_init l5_net_start(struct net *net)
 	spin_lock_init(&ln->lock);
 	ln->enabled = 1;
 	ln->spin_us = 100;
-	ln->ring_kb = 128;
+	ln->ring_kb = 1024;
 	ln->ring_max_kb = 4096;
 	ln->match_ms = 200;
-	/*
-	 * Reserved is not used: a page is allocated when it is first written,
-	 * and charged to the memory cgroup, the limit that counts.
-	 */
-	ln->mem_max_kb = totalram_pages() / 4 * 3 << (PAGE_SHIFT - 10);
-
 	ln->stats = alloc_percpu(struct l5_stats);
 	if (!ln->stats)
 		return -ENOMEM;
@@ -303,6 +297,8 @@ static int __net_init l5_net_start(struct net *net)
 	if (!ln->acct)
 		goto err_stats;
 	refcount_set(&ln->acct->ref, 1);
+	/* a stop for what memory cgroups do not stop */
+	ln->acct->max_kb = totalram_pages() / 4 << (PAGE_SHIFT - 10);
 	err = l5_sysctl_init(net, ln);
 	if (err)
 		goto err_acct;

@@ -210,6 +210,14 @@ int l5_set_rcvlowat(struct sock *sk, int val)
 /* What only the bootstrap can honour: who sets it wants no rings. */
 static bool l5_opt_needs_base(int level, int optname)
 {
+	if (level == SOL_SOCKET)
+		switch (optname) {
+		case SO_ZEROCOPY:
+		case SO_ATTACH_FILTER:
+		case SO_ATTACH_BPF:
+		case SO_PEEK_OFF:
+			return true;
+		}
 	if (level == SOL_TCP)
 		switch (optname) {
 		case TCP_ULP:
@@ -274,7 +282,7 @@ static bool l5_opt_delays(struct l5_sock *l5, int level, int optname,
 /**
  * l5_setsockopt() - set an option, the module's own or the bootstrap's
  * @sock: the socket
- * @level: of the option; SOL_SOCKET never comes here
+ * @level: of the option; SOL_SOCKET comes here as SOL_L5_SOCKET only
  * @optname: its number
  * @optval: its value
  * @optlen: bytes of it
@@ -291,7 +299,9 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 
 	if (level == SOL_L5)
 		return l5_setsockopt_own(l5, optname, optval, optlen);
-	if (!l5->boot->ops->setsockopt)
+	if (level == SOL_L5_SOCKET)
+		level = SOL_SOCKET;
+	else if (!l5->boot->ops->setsockopt)
 		return -EOPNOTSUPP;
 	if (l5_opt_delays(l5, level, optname, optval, optlen))
 		return 0;
@@ -306,8 +316,11 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 		}
 	}
 	mutex_unlock(&l5->lock);
-	err = l5->boot->ops->setsockopt(l5->boot, level, optname, optval,
-					optlen);
+	if (level == SOL_SOCKET)
+		err = sock_setsockopt(l5->boot, level, optname, optval, optlen);
+	else
+		err = l5->boot->ops->setsockopt(l5->boot, level, optname,
+						optval, optlen);
 	if (!err && base)
 		WRITE_ONCE(l5->nopair, L5_REASON_OPTION);
 	/* IP_TOS sets SO_PRIORITY */

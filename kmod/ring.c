@@ -2,11 +2,21 @@
 /*
  * AF_L5: a connection's memory, and bytes in and out of it.
  *
- * The protocol is l5_ring.h's. Here are the pages below it: reserved in full
- * when the ends are paired, allocated one by one when first written, charged
- * to the memory cgroup that connected, freed with the connection and not
- * before. Cursors are the kernel's own copies; what it reads from memory it
- * shares is read once and checked.
+ * The protocol is l5_ring.h's. Here are the pages below it. A ring is an array
+ * of pages by position, of which only those between reader and writer need to
+ * be there: the writer gets one when it comes to its position, and takes the
+ * oldest that the reader is through with before it allocates another. So a
+ * connection holds what is unread and little more, whatever the size of its
+ * ring, and one that answers at once lives in a page that stays in the cache.
+ *
+ * Pages are counted against the namespace's limit and charged to the memory
+ * cgroup that connected. Each ring is granted L5_GRANT pages when the ends are
+ * paired, or there is no pair; with those alone bytes always flow, so later
+ * shortage makes a ring small, but never fails a send. Pages are freed with
+ * the connection and not before.
+ *
+ * Cursors are the kernel's own copies; what it reads from memory it shares is
+ * read once and checked.
  */
 #include <linux/log2.h>
 #include <linux/memcontrol.h>
@@ -22,16 +32,31 @@
  */
 #define L5_PIECE	(16u << 10)
 
+/* Pages of a ring that a connection is sure of, and its two control pages. */
+#define L5_GRANT	2
+#define L5_GRANT_PAIR	(2 * L5_GRANT + 2)
+
 static struct page *l5_page_alloc(struct l5_conn *conn)
 {
 	struct mem_cgroup *old = set_active_memcg(conn->memcg);
 	struct page *page;
 
-	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN);
 	set_active_memcg(old);
 	if (page)
 		atomic_long_inc(&conn->acct->pages);
 	return page;
+}
+
+/* Ask the namespace for more pages. */
+static bool l5_reserve(struct l5_acct *acct, long pages)
+{
+	unsigned long max = READ_ONCE(acct->max_kb) >> (PAGE_SHIFT - 10);
+
+	if (atomic_long_add_return(pages, &acct->reserved) <= (long)max)
+		return true;
+	atomic_long_sub(pages, &acct->reserved);
+	return false;
 }
 
 static void l5_page_free(struct l5_conn *conn, struct page *page)
@@ -108,7 +133,8 @@ void l5_conn_put(struct l5_conn *conn)
 		return;
 	if (conn->paired) {
 		atomic_long_dec(&conn->acct->pairs);
-		atomic_long_sub(conn->end[0].size + conn->end[1].size,
+		atomic_long_sub(L5_GRANT_PAIR - 2 * L5_GRANT +
+				conn->end[0].granted + conn->end[1].granted,
 				&conn->acct->reserved);
 	}
 	/* a peer may still be ringing, see l5_bell() */
@@ -149,20 +175,18 @@ bool l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener)
 	struct sock *client = conn->client->boot->sk;
 	struct l5_net *ln = conn->client->ln;
 	struct sock *server = listener->boot->sk;
-	unsigned long max = READ_ONCE(ln->mem_max_kb);
-	long size[2];
+	u32 size[2];
 	int i;
 
-	size[L5_CLIENT] = l5_ring_size(ln, client, server);
-	size[L5_SERVER] = l5_ring_size(ln, server, client);
-	if (atomic_long_add_return(size[0] + size[1], &conn->acct->reserved) >>
-	    10 > min_t(unsigned long, max, LONG_MAX)) {
-		atomic_long_sub(size[0] + size[1], &conn->acct->reserved);
+	if (!l5_reserve(conn->acct, L5_GRANT_PAIR)) {
 		conn->reason = L5_REASON_LIMIT;
 		return false;
 	}
+	size[L5_CLIENT] = l5_ring_size(ln, client, server);
+	size[L5_SERVER] = l5_ring_size(ln, server, client);
 	for (i = 0; i < 2; i++) {
 		conn->end[i].size = size[i];
+		conn->end[i].granted = L5_GRANT;
 		conn->end[i].prod.size = size[i];
 		conn->end[!i].cons.size = size[i];
 	}
@@ -219,31 +243,44 @@ static bool l5_peer_async(struct l5_sock *l5)
 /**
  * l5_conn_close() - this end reads and writes no more
  * @l5: a socket in state L5_SHM that is being released
+ * @reset: whether it ends with a reset in any case
  *
- * Return: true if bytes were left unread, which TCP answers with a reset.
+ * Return: true if with a reset, also because bytes are left unread.
  */
-bool l5_conn_close(struct l5_sock *l5)
+bool l5_conn_close(struct l5_sock *l5, bool reset)
 {
-	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
-	struct sock *sk;
+	struct l5_end *own = l5_own(l5);
 
 	RCU_INIT_POINTER(own->sk, NULL);
-	set_bit(L5_END_FIN, &own->flags);
 	set_bit(L5_END_CLOSED, &own->flags);
 	/* L, pairs with M in l5_ring_write() */
 	smp_mb__after_atomic();
+	if (reset || l5_ring_readable(l5))
+		return true;
+	l5_conn_fin(l5);
+	return false;
+}
+
+/**
+ * l5_conn_fin() - this end writes no more
+ * @l5: a socket in state L5_SHM, its tx_lock held or nobody else there
+ */
+void l5_conn_fin(struct l5_sock *l5)
+{
+	struct sock *sk;
+
+	set_bit(L5_END_FIN, &l5_own(l5)->flags);
 	rcu_read_lock();
-	sk = rcu_dereference(peer->sk);
+	sk = rcu_dereference(l5_peer(l5)->sk);
 	if (sk)
 		sk->sk_state_change(sk);
 	rcu_read_unlock();
-	return l5_ring_readable(l5);
 }
 
 /* The page at a position, NULL if it was never written. */
 static struct page *l5_ring_page(struct l5_end *e, u64 pos)
 {
-	/* N, pairs with O in l5_ring_grow(); the array, then the page */
+	/* N, pairs with O in l5_ring_fill(); the array, then the page */
 	struct page **pages = smp_load_acquire(&e->pages);
 
 	if (!pages)
@@ -258,10 +295,59 @@ static u64 *l5_ring_slot(struct l5_end *e, u64 pos)
 	return page ? page_address(page) + offset_in_page(pos) : NULL;
 }
 
-/* Make sure that all pages of [pos, pos + len) are there. */
-static int l5_ring_grow(struct l5_sock *l5, struct l5_end *e, u64 pos, u32 len)
+static struct page **l5_ring_page_at(struct l5_end *e, u64 number)
 {
-	u64 end = pos + len;
+	return &e->pages[number & ((e->size >> PAGE_SHIFT) - 1)];
+}
+
+/*
+ * The next page of a ring: the oldest, if the reader has left it, or a new one.
+ * A look at the wrong moment through a stale cursor may find a page in a place
+ * that it has left; it stays a page of this ring, and such a look decides
+ * nothing.
+ *
+ * Return: -ENOBUFS if there is none.
+ */
+static int l5_ring_next_page(struct l5_sock *l5, struct l5_end *e)
+{
+	struct page *page;
+
+	/* all there: as in any ring, the place is the oldest one's */
+	if (e->next - e->first == e->size >> PAGE_SHIFT) {
+		e->first++;
+		e->next++;
+		return 0;
+	}
+	if (e->first < e->prod.head >> PAGE_SHIFT) {
+		page = *l5_ring_page_at(e, e->first);
+		WRITE_ONCE(*l5_ring_page_at(e, e->first), NULL);
+		e->first++;
+	} else {
+		if (e->npages >= e->granted) {
+			if (!l5_reserve(l5->conn->acct, 1))
+				return -ENOBUFS;
+			e->granted++;
+		}
+		page = l5_page_alloc(l5->conn);
+		if (!page)
+			return -ENOBUFS;
+		e->npages++;
+	}
+	/* O, pairs with N */
+	smp_store_release(l5_ring_page_at(e, e->next), page);
+	e->next++;
+	return 0;
+}
+
+/*
+ * Have pages for @len bytes from the tail, or for as many as can be had.
+ * Return: how many, a multiple of 8, -EAGAIN if the reader has to go on first,
+ * -ENOBUFS if there is no memory at all, -EPROTO.
+ */
+static int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len)
+{
+	u64 pos = e->prod.tail;
+	int have;
 
 	if (unlikely(!e->pages)) {
 		struct page **pages;
@@ -273,19 +359,22 @@ static int l5_ring_grow(struct l5_sock *l5, struct l5_end *e, u64 pos, u32 len)
 		/* O, pairs with N */
 		smp_store_release(&e->pages, pages);
 	}
-	for (pos = round_down(pos, PAGE_SIZE); pos < end; pos += PAGE_SIZE) {
-		struct page **p, *page;
-
-		p = &e->pages[(pos & (e->size - 1)) >> PAGE_SHIFT];
-		if (likely(*p))
-			continue;
-		page = l5_page_alloc(l5->conn);
-		if (!page)
-			return -ENOBUFS;
-		/* O, pairs with N */
-		smp_store_release(p, page);
+	if (e->next << PAGE_SHIFT < pos + len &&
+	    l5_prod_look(&e->prod, l5_peer(l5)->ctrl) < 0)
+		return -EPROTO;
+	while (e->next << PAGE_SHIFT < pos + len)
+		if (l5_ring_next_page(l5, e))
+			break;
+	have = min_t(u64, len, (e->next << PAGE_SHIFT) - pos);
+	if (have >= (int)min(len, 4 * L5_HDR)) {
+		WRITE_ONCE(e->starved, 0);
+		return have;
 	}
-	return 0;
+	if (e->next < 2)
+		return -ENOBUFS;
+	/* two pages and the reader not in the last: it will move on */
+	WRITE_ONCE(e->starved, (e->prod.head >> PAGE_SHIFT) + 1);
+	return -EAGAIN;
 }
 
 /* Copy between a ring and an iterator page by page; short if that faults. */
@@ -368,9 +457,10 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 	if (len <= 0)
 		return len ?: -EAGAIN;
 	/* the record and the header after it */
-	err = l5_ring_grow(l5, own, pos, l5_rec_size(len) + L5_HDR);
-	if (err)
+	err = l5_ring_fill(l5, own, l5_rec_size(len) + L5_HDR);
+	if (err < 0)
 		return err;
+	len = min_t(int, len, err - 2 * L5_HDR);
 	err = l5_ring_copy(own, pos + L5_HDR, len, from, true);
 	if (err < len) {
 		iov_iter_revert(from, err);
@@ -594,8 +684,10 @@ bool l5_ring_readable(struct l5_sock *l5)
 bool l5_ring_writable(struct l5_sock *l5)
 {
 	struct l5_end *own = l5_own(l5);
-	u64 used = READ_ONCE(own->prod.tail) -
-		   l5_load(&l5_peer(l5)->ctrl->rx_head);
+	u64 head = l5_load(&l5_peer(l5)->ctrl->rx_head);
+	u64 starved = READ_ONCE(own->starved);
 
-	return used <= own->size / 2;
+	if (starved && head >> PAGE_SHIFT < starved)
+		return false;
+	return READ_ONCE(own->prod.tail) - head <= own->size / 2;
 }

@@ -28,6 +28,13 @@
 /* Level of get/setsockopt for the options below. */
 #define SOL_L5			0x4c35
 
+/*
+ * setsockopt() at this level sets an option of SOL_SOCKET on the bootstrap
+ * socket, for those that the kernel refuses to any family but AF_INET and
+ * AF_INET6 (SO_REUSEPORT, SO_ZEROCOPY) or keeps to itself (SO_ATTACH_FILTER).
+ */
+#define SOL_L5_SOCKET		0x4c36
+
 /**
  * enum l5_opt - options at level SOL_L5
  * @L5_TRANSPORT: get, int: an &enum l5_transport
