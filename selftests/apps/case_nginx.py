@@ -32,6 +32,7 @@ http {{
 	server {{
 		listen 127.0.0.1:{port};
 		listen [::1]:{port};
+		listen 127.0.0.1:{own} reuseport;
 		root {dir}/www;
 		location /proxy/ {{
 			proxy_pass http://127.0.0.1:{port}/;
@@ -41,15 +42,18 @@ http {{
 '''
 
 
-def start(s, port):
-    """A daemon with small, big and empty files. Its output is its logs."""
+def start(s, port, own):
+    """
+    A daemon with small, big and empty files, on a port that its workers share
+    and on one where each has its own listener. Its output is its logs.
+    """
     os.mkdir(s.path('www'), 0o755)
     with open(s.path('www', 'small'), 'w') as f:
         f.write('a small file\n')
     open(s.path('www', 'empty'), 'w').close()
     random_file(s.path('www', 'big'), BIG)
     with open(s.path('nginx.conf'), 'w') as f:
-        f.write(CONF.format(dir=s.dir, port=port, workers=WORKERS))
+        f.write(CONF.format(dir=s.dir, port=port, own=own, workers=WORKERS))
     s.logs += [s.path('error.log')]
     # Its own path, since an upgrade executes argv[0].
     s.must([shutil.which('nginx'), '-p', s.dir, '-c', s.path('nginx.conf')])
@@ -99,10 +103,10 @@ def reload(s, pid):
 
 
 def session(s):
-    port = free_port()
+    port, own = free_port(), free_port()
     url = f'http://127.0.0.1:{port}'
     out = {}
-    pid = start(s, port)
+    pid = start(s, port, own)
     wait_until(lambda: workers(pid), 'the workers')
 
     def curl(*args):
@@ -117,6 +121,8 @@ def session(s):
     out['small file'] = curl(f'{url}/small')
     out['empty file'] = curl(f'{url}/empty')
     out['IPv6'] = curl(f'http://[::1]:{port}/small')
+    out['listener of a worker'] = [curl(f'http://127.0.0.1:{own}/small')
+                                   for _ in range(4)]
     out['no such file'] = curl('-w', '%{http_code}', '-o', '/dev/null',
                                f'{url}/none')
     code, text, err = curl('-I', f'{url}/big')

@@ -5,7 +5,11 @@
 #ifndef L5_ENV_H
 #define L5_ENV_H
 
-/* Comma-separated names of L5_SOCKETS; not set: L5_SOCKETS_DEFAULT. */
+#include <sys/socket.h>
+
+#include "../../uapi/l5.h"
+
+/* Comma-separated names of l5_sockets[]; not set: L5_SOCKETS_DEFAULT. */
 #define L5_ENV_SOCKETS	"L5_SOCKETS"
 /* L5_SPIN_US of each socket made; not set: left alone. */
 #define L5_ENV_SPIN	"L5_SPIN_US"
@@ -14,12 +18,19 @@
 
 #define L5_PRELOAD_NAME	"libl5preload.so"
 
-/* Sockets that can be redirected: the name, AF_* and L5PROTO_*. */
-#define L5_SOCKETS(X)				\
-	X("inet",  AF_INET,  L5PROTO_INET)	\
-	X("inet6", AF_INET6, L5PROTO_INET6)	\
-	X("unix",  AF_UNIX,  L5PROTO_UNIX)
+/* Sockets that can be redirected, by L5PROTO_*. */
+static const struct {
+	const char *name;
+	int af;
+} l5_sockets[L5PROTO_MAX] = {
+	[L5PROTO_INET] = { "inet", AF_INET },
+	[L5PROTO_INET6] = { "inet6", AF_INET6 },
+	[L5PROTO_UNIX] = { "unix", AF_UNIX },
+};
 
-#define L5_SOCKETS_DEFAULT (1u << L5PROTO_INET | 1u << L5PROTO_INET6)
+/* A set of them has a bit for each. */
+enum {
+	L5_SOCKETS_DEFAULT = 1u << L5PROTO_INET | 1u << L5PROTO_INET6,
+};
 
 #endif /* L5_ENV_H */

@@ -15,6 +15,7 @@
  * the errno, that it would have got without us.
  */
 #define _GNU_SOURCE
+#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
@@ -28,7 +29,7 @@
 #include "../lib/l5_family.h"
 
 /* A 32-bit libc translates times in getsockopt(), which we would bypass. */
-_Static_assert(sizeof(long) == 8, "only for 64-bit systems");
+static_assert(sizeof(long) == 8, "only for 64-bit systems");
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -37,22 +38,13 @@ enum {
 	FAMILY_ABSENT = -1,	/* asked, and the kernel knows none */
 };
 
-static _Atomic int family = FAMILY_UNKNOWN;
+static atomic_int family = FAMILY_UNKNOWN;
 
 /* The environment, read once: what to redirect is a bit per L5PROTO_*. */
-static _Atomic unsigned int wanted;
-static _Atomic int spin_us = -1;
-static _Atomic int debug;
-static _Atomic int env_read;
-
-static const struct {
-	const char *name;
-	int af;
-} sockets[L5PROTO_MAX] = {
-#define SOCKET_ENTRY(name, af, proto)	[proto] = { name, af },
-	L5_SOCKETS(SOCKET_ENTRY)
-#undef SOCKET_ENTRY
-};
+static atomic_uint wanted;
+static atomic_int spin_us = -1;
+static atomic_int debug;
+static atomic_int env_read;
 
 static unsigned int parse_sockets(const char *s)
 {
@@ -65,8 +57,8 @@ static unsigned int parse_sockets(const char *s)
 	for (; *s; s += len + (s[len] == ',')) {
 		len = strcspn(s, ",");
 		for (i = 0; i < L5PROTO_MAX; i++)
-			if (strlen(sockets[i].name) == len &&
-			    !memcmp(sockets[i].name, s, len))
+			if (strlen(l5_sockets[i].name) == len &&
+			    !memcmp(l5_sockets[i].name, s, len))
 				set |= 1u << i;
 	}
 	return set;
@@ -194,7 +186,7 @@ static int l5proto_of(int af, int type, int protocol)
 	if ((type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != SOCK_STREAM)
 		return -1;
 	for (i = 0; i < L5PROTO_MAX; i++)
-		if (sockets[i].af == af && wanted & 1u << i)
+		if (l5_sockets[i].af == af && wanted & 1u << i)
 			break;
 	if (i == L5PROTO_MAX)
 		return -1;
@@ -237,7 +229,7 @@ EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 	    !get_int(fd, SO_PROTOCOL, &l5proto) &&
 	    l5proto >= 0 && l5proto < L5PROTO_MAX) {
 		if (name == SO_DOMAIN)
-			answer = sockets[l5proto].af;
+			answer = l5_sockets[l5proto].af;
 		else
 			answer = l5proto == L5PROTO_UNIX ? 0 : IPPROTO_TCP;
 		memcpy(value, &answer, *len);	/* at most an int by now */

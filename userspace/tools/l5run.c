@@ -54,26 +54,16 @@ struct settings {
 	char **program;
 };
 
-static const char *const socket_names[L5PROTO_MAX] = {
-#define SOCKET_NAME(name, af, proto)	[proto] = name,
-	L5_SOCKETS(SOCKET_NAME)
-#undef SOCKET_NAME
-};
-
 static const struct argp_option options[] = {
 	{ "unix", OPT_UNIX, NULL, 0, "AF_UNIX streams as well", 0 },
 	{ "only", OPT_ONLY, "LIST", 0,
-	  "only these sockets: inet, inet6, unix, separated by commas "
-	  "(default: inet,inet6)", 0 },
+	  "only these sockets: inet, inet6, unix, separated by commas (default: inet,inet6)", 0 },
 	{ "mode", OPT_MODE, "MODE", 0,
-	  "how: socket (the default) changes the family of new sockets and "
-	  "leaves everything else to the kernel", 0 },
+	  "how: socket (default) changes the family, the rest is the kernel's", 0 },
 	{ "spin", OPT_SPIN, "US", 0,
-	  "a blocking receive looks at the ring for US microseconds before "
-	  "it sleeps", 0 },
+	  "a blocking receive looks at the ring for US microseconds before it sleeps", 0 },
 	{ "require", OPT_REQUIRE, NULL, 0,
-	  "fail if the kernel has no AF_L5, instead of running the program "
-	  "on plain sockets", 0 },
+	  "fail if the kernel has no AF_L5, instead of running the program on plain sockets", 0 },
 	{ "verbose", 'v', NULL, 0,
 	  "say on stderr what could not be redirected", 0 },
 	{ "debug", 'v', NULL, OPTION_ALIAS, NULL, 0 },
@@ -90,7 +80,7 @@ static unsigned int parse_only(struct argp_state *state, const char *list)
 		err(EXIT_SELF, NULL);
 	while ((name = strsep(&rest, ","))) {
 		for (i = 0; i < L5PROTO_MAX; i++)
-			if (!strcmp(name, socket_names[i]))
+			if (!strcmp(name, l5_sockets[i].name))
 				break;
 		if (i == L5PROTO_MAX)
 			argp_error(state, "--only: no sockets called '%s'",
@@ -145,21 +135,20 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		argp_error(state, "which program?");
-		return EINVAL;
+		return 0;	/* not reached */
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 }
 
+#define INTRO_DOC "Run a program with its TCP sockets on AF_L5."
+#define EXIT_DOC "Exit status: the program's; 125 l5run failed, 126 it cannot be run, 127 it is not found."
+
 static const struct argp argp = {
 	.options = options,
 	.parser = parse,
 	.args_doc = "PROGRAM [ARGS...]",
-	.doc = "Run a program with its TCP sockets on AF_L5: between two such "
-	       "programs of one machine data moves through shared memory.\v"
-	       "The exit status is the program's, or 125 if l5run itself "
-	       "fails, 126 if the program cannot be run, 127 if it is not "
-	       "found.",
+	.doc = INTRO_DOC "\v" EXIT_DOC,
 };
 
 const char *argp_program_version = "l5run (AF_L5) " L5_TOOLS_VERSION;
@@ -177,18 +166,18 @@ static void set_env(const char *name, const char *value)
 static char *find_preload(void)
 {
 	static const char *const places[] = {
-		L5_PRELOAD_NAME, "../lib/" L5_PRELOAD_NAME,
+		L5_PRELOAD_NAME, "../lib/" L5_PRELOAD_NAME, NULL,
 	};
 	char self[PATH_MAX], *dir, *path, *real;
-	size_t i;
 	ssize_t n;
+	int i;
 
 	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	if (n < 0)
 		err(EXIT_SELF, "/proc/self/exe");
 	self[n] = '\0';
 	dir = dirname(self);
-	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+	for (i = 0; places[i]; i++) {
 		if (asprintf(&path, "%s/%s", dir, places[i]) < 0)
 			err(EXIT_SELF, NULL);
 		real = realpath(path, NULL);
@@ -232,7 +221,7 @@ static void set_sockets(unsigned int set)
 		if (set & 1u << i) {
 			if (*value)
 				strcat(value, ",");
-			strcat(value, socket_names[i]);
+			strcat(value, l5_sockets[i].name);
 		}
 	set_env(L5_ENV_SOCKETS, value);
 }
