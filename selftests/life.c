@@ -500,6 +500,10 @@ TEST_F_TIMEOUT(life, listen_shutdown_listen, 120)
 		ASSERT_EQ(-1, accept(self->listener, NULL, NULL));
 		ASSERT_EQ(EINVAL, errno);
 		ASSERT_EQ(0, listen(self->listener, 10));
+		/* a port that the kernel chose is chosen again */
+		self->to.len = sizeof(self->to.ss);
+		ASSERT_EQ(0, getsockname(self->listener, &self->to.sa,
+					 &self->to.len));
 		ASSERT_TRUE(pair(self->listener, &self->to, &c, &s));
 		ASSERT_TRUE(end_exchange(c, s, 2000, i));
 		close(c);

@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is left when connections are gone: nothing. Counters, references and
+ * memory of the module come back to where they were; the module can be removed
+ * when it is unused, and only then; namespaces and devices can be deleted under
+ * live connections.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kselftest_harness.h"
+#include "ends.h"
+
+#define LONG_MS		(60000 * l5_slow())
+
+FIXTURE(module)
+{
+	int home;
+};
+
+FIXTURE_SETUP(module)
+{
+	if (!l5_present())
+		_exit(255);
+	signal(SIGPIPE, SIG_IGN);
+	self->home = net_current();
+	ASSERT_LE(0, self->home);
+}
+
+FIXTURE_TEARDOWN(module)
+{
+	net_enter(self->home);
+}
+
+static long long read_number(const char *path)
+{
+	FILE *f = fopen(path, "re");
+	long long v = -1;
+
+	if (f && fscanf(f, "%lld", &v) != 1)
+		v = -1;
+	if (f)
+		fclose(f);
+	return v;
+}
+
+static long long refcnt(void)
+{
+	return read_number("/sys/module/af_l5/refcnt");
+}
+
+/* The column "sockets" of our line of /proc/net/protocols. */
+static long long sockets(void)
+{
+	FILE *f = fopen("/proc/net/protocols", "re");
+	char line[256], name[32];
+	long long n = -1, v;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%31s %*d %lld", name, &v) == 2 &&
+		    !strcmp(name, "L5"))
+			n = v;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static bool comes_back(long long (*what)(void), long long to)
+{
+	int64_t end = l5_now_ms() + LONG_MS;
+
+	while (what() != to) {
+		if (l5_now_ms() > end) {
+			fprintf(stderr, "# %lld, not %lld\n", what(), to);
+			return false;
+		}
+		usleep(50000);
+	}
+	return true;
+}
+
+/* @count connections to @l, each with a few bytes both ways. */
+static int short_ones(int l, const struct addr *to, int count)
+{
+	int i, c, s;
+
+	for (i = 0; i < count; i++) {
+		c = end_connect(END_L5, to);
+		if (c < 0)
+			return 1;
+		s = accept(l, NULL, NULL);
+		if (s < 0)
+			return 2;
+		if (i % 4 == 0 && (!end_put(c, 50, 0) || !end_get(s, 50, 0)))
+			return 3;
+		if (i % 4 == 1 && !end_put(c, 50, 0))
+			return 4;
+		if (i % 4 == 2) /* the server's end goes first */
+			close(s);
+		close(c);
+		if (i % 4 != 2)
+			close(s);
+	}
+	return 0;
+}
+
+TEST_F_TIMEOUT(module, ten_thousand_short_ones, 900)
+{
+	enum { PROCS = 4, EACH = 2500 };
+	long long before = refcnt(), socks = sockets();
+	long long done = l5_stat("conn_shm") + l5_stat("conn_base");
+	pid_t pid[PROCS];
+	int i, status;
+
+	ASSERT_LE(0, before);
+	ASSERT_LE(0, socks);
+	/* a first round, so that caches are filled before we look */
+	for (i = 0; i < 2; i++) {
+		struct addr to = addr_parse(i ? "abstract:l5_module" :
+					    "127.0.0.1:0");
+		int l = end_listen(END_L5, &to);
+
+		ASSERT_LE(0, l);
+		ASSERT_EQ(0, short_ones(l, &to, 100));
+		close(l);
+	}
+	ASSERT_TRUE(comes_back(refcnt, before));
+	for (i = 0; i < PROCS; i++) {
+		pid[i] = fork();
+		ASSERT_LE(0, pid[i]);
+		if (!pid[i]) {
+			char name[32];
+			struct addr to;
+			int l;
+
+			/* two processes over TCP, two over AF_UNIX */
+			snprintf(name, sizeof(name), i & 1 ? "abstract:l5_m%d" :
+				 "127.0.0.1:0", i);
+			to = addr_parse(name);
+			l = end_listen(END_L5, &to);
+			if (l < 0)
+				_exit(9);
+			_exit(short_ones(l, &to, EACH));
+		}
+	}
+	for (i = 0; i < PROCS; i++) {
+		ASSERT_EQ(pid[i], waitpid(pid[i], &status, 0));
+		EXPECT_EQ(0, status);
+	}
+	EXPECT_EQ(done + 2 * (PROCS * EACH + 200),
+		  l5_stat("conn_shm") + l5_stat("conn_base"));
+	EXPECT_TRUE(comes_back(refcnt, before));
+	EXPECT_TRUE(comes_back(sockets, socks));
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+	EXPECT_EQ(0, l5_stat("violations"));
+}
+
+/* The file this module came from. */
+static const char *module_file(void)
+{
+	const char *kernel = getenv("L5_KERNEL");
+	static char path[512];
+	FILE *f;
+
+	if (!kernel || !strcmp(kernel, "6.1"))
+		return "../af_l5.ko";
+	snprintf(path, sizeof(path), "../vm/kernel module %s", kernel);
+	f = popen(path, "r");
+	if (!f || !fgets(path, sizeof(path), f))
+		path[0] = 0;
+	if (f)
+		pclose(f);
+	path[strcspn(path, "\n")] = 0;
+	return path;
+}
+
+static int module_remove(void)
+{
+	return syscall(SYS_delete_module, "af_l5", O_NONBLOCK) ? -errno : 0;
+}
+
+static int module_insert(const char *file)
+{
+	int fd = open(file, O_RDONLY | O_CLOEXEC), err = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (syscall(SYS_finit_module, fd, "", 0))
+		err = -errno;
+	close(fd);
+	return err;
+}
+
+TEST_F_TIMEOUT(module, remove_and_insert, 300)
+{
+	const char *file = module_file();
+	int i, c, s, l, fd;
+	struct addr to;
+
+	if (access(file, R_OK))
+		SKIP(return, "do not know where the module's file is");
+	for (i = 0; i < 3; i++) {
+		/* refused while there is any socket, of any state */
+		fd = end_socket(END_L5, AF_INET6);
+		ASSERT_LE(0, fd);
+		EXPECT_EQ(-EWOULDBLOCK, module_remove());
+		close(fd);
+		to = addr_parse("127.0.0.1:0");
+		l = end_listen(END_L5, &to);
+		EXPECT_EQ(-EWOULDBLOCK, module_remove());
+		c = end_connect(END_L5, &to);
+		s = accept(l, NULL, NULL);
+		ASSERT_LE(0, c);
+		ASSERT_LE(0, s);
+		ASSERT_TRUE(end_exchange(c, s, 1000, 0));
+		close(l);
+		close(c);
+		EXPECT_EQ(-EWOULDBLOCK, module_remove());
+		close(s);
+		ASSERT_TRUE(comes_back(refcnt, 0));
+		ASSERT_EQ(0, module_remove());
+		/* gone, and with it all it had registered */
+		EXPECT_EQ(-1, access("/proc/net/l5", F_OK));
+		EXPECT_EQ(-1, access("/proc/net/l5_stat", F_OK));
+		EXPECT_EQ(-1, access("/proc/sys/net/l5", F_OK));
+		EXPECT_EQ(-1, sockets());
+		EXPECT_GT(0, end_socket(END_L5, AF_INET));
+		ASSERT_EQ(0, module_insert(file));
+		EXPECT_EQ(0, l5_stat("conn_shm"));
+	}
+}
+
+/* Connections come and go in other processes all the while. */
+static int traffic(int until)
+{
+	int64_t end = l5_now_ms() + 4 * LONG_MS;
+	char stop;
+
+	while (read(until, &stop, 1) < 0) {
+		struct addr to = addr_parse("127.0.0.1:0");
+		int l, c, s;
+
+		if (l5_now_ms() > end)
+			return 1;
+		l = end_listen(END_L5, &to);
+		if (l < 0) {
+			/* it is not there just now */
+			if (l != -EAFNOSUPPORT && l != -EAGAIN &&
+			    l != -ESOCKTNOSUPPORT)
+				return 2;
+			usleep(1000);
+			continue;
+		}
+		c = end_connect(END_L5, &to);
+		if (c == -EAFNOSUPPORT)
+			return 3;
+		if (c < 0)
+			return 4;
+		s = accept(l, NULL, NULL);
+		if (s < 0)
+			return 5;
+		if (!end_put(c, 100, 0) || !end_get(s, 100, 0))
+			return 6;
+		close(c);
+		close(l);
+		close(s);
+		usleep(500);
+	}
+	return 0;
+}
+
+TEST_F_TIMEOUT(module, remove_under_traffic, 600)
+{
+	enum { PROCS = 2, WANTED = 10 };
+	const char *file = module_file();
+	int64_t end = l5_now_ms() + 2 * LONG_MS;
+	int i, status, gate[2], removed = 0, refused = 0;
+	pid_t pid[PROCS];
+
+	if (access(file, R_OK))
+		SKIP(return, "do not know where the module's file is");
+	ASSERT_EQ(0, pipe2(gate, O_NONBLOCK));
+	for (i = 0; i < PROCS; i++) {
+		pid[i] = fork();
+		ASSERT_LE(0, pid[i]);
+		if (!pid[i]) {
+			close(gate[1]);
+			_exit(traffic(gate[0]));
+		}
+	}
+	while ((removed < WANTED || refused < WANTED) && l5_now_ms() < end) {
+		int err = module_remove();
+
+		if (err) {
+			ASSERT_EQ(-EWOULDBLOCK, err);
+			refused++;
+			usleep(rand() % 2000);
+			continue;
+		}
+		removed++;
+		usleep(rand() % 5000);
+		ASSERT_EQ(0, module_insert(file));
+	}
+	close(gate[1]);
+	for (i = 0; i < PROCS; i++) {
+		ASSERT_EQ(pid[i], waitpid(pid[i], &status, 0));
+		EXPECT_EQ(0, status);
+	}
+	TH_LOG("removed %d times, refused %d times", removed, refused);
+	EXPECT_LT(0, removed);
+	EXPECT_LT(0, refused);
+	EXPECT_TRUE(comes_back(refcnt, 0));
+}
+
+/*
+ * A namespace with a veth whose other end is here: when the kernel has really
+ * torn the namespace down, that end is gone, too.
+ */
+static bool watched_namespace(const char *name, int *fd)
+{
+	*fd = net_make(name);
+	return *fd >= 0 &&
+	       !sh("ip link add %s_w type veth peer name w netns %s", name, name);
+}
+
+static bool torn_down(const char *name)
+{
+	int64_t end = l5_now_ms() + LONG_MS;
+	char path[96];
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s_w", name);
+	while (!access(path, F_OK)) {
+		if (l5_now_ms() > end)
+			return false;
+		usleep(50000);
+	}
+	return true;
+}
+
+TEST_F_TIMEOUT(module, namespace_deleted, 300)
+{
+	long long before = refcnt();
+	int round;
+
+	for (round = 0; round < 4; round++) {
+		struct addr to = addr_parse(round & 1 ? "abstract:l5_ns" :
+					    "127.0.0.1:0");
+		int ns, l, c[4], s[4], i;
+
+		ASSERT_TRUE(watched_namespace("l5gone", &ns));
+		ASSERT_TRUE(net_enter(ns));
+		l = end_listen(END_L5, &to);
+		ASSERT_LE(0, l);
+		for (i = 0; i < 4; i++) {
+			c[i] = end_connect(END_L5, &to);
+			ASSERT_LE(0, c[i]);
+			s[i] = accept(l, NULL, NULL);
+			ASSERT_LE(0, s[i]);
+			ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(s[i]));
+			ASSERT_TRUE(end_put(c[i], 500, 0));
+		}
+		/* one recently closed, with bytes in it */
+		close(c[3]);
+		close(s[3]);
+		ASSERT_TRUE(net_enter(self->home));
+		close(ns);
+		net_delete("l5gone");
+		/* nothing but the sockets holds it now, and they work */
+		for (i = 0; i < 3; i++) {
+			ASSERT_TRUE(end_get(s[i], 500, 0));
+			ASSERT_TRUE(end_exchange(c[i], s[i], 5000, 0));
+		}
+		EXPECT_EQ(0, access("/sys/class/net/l5gone_w", F_OK));
+		for (i = 0; i < 3; i++) {
+			close(s[i]);
+			close(c[i]);
+		}
+		close(l);
+		EXPECT_TRUE(torn_down("l5gone"));
+	}
+	EXPECT_TRUE(comes_back(refcnt, before));
+}
+
+/* One end's namespace goes; the connection holds it until it is closed. */
+TEST_F_TIMEOUT(module, one_namespace_deleted, 300)
+{
+	int a, b, l, c, s, err;
+	struct addr to = addr_parse("10.77.0.2:0");
+
+	ASSERT_TRUE(net_pair(&a, &b));
+	ASSERT_EQ(0, sh("ip link add l5b_w type veth peer name w netns l5b"));
+	ASSERT_TRUE(net_enter(a));
+	l5_sysctl("match_ms", 5000);
+	ASSERT_TRUE(net_enter(b));
+	l = end_listen(END_L5, &to);
+	ASSERT_LE(0, l);
+	ASSERT_TRUE(net_enter(a));
+	c = end_connect(END_L5, &to);
+	ASSERT_LE(0, c);
+	s = accept(l, NULL, NULL);
+	ASSERT_LE(0, s);
+	ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(s));
+	ASSERT_TRUE(net_enter(self->home));
+	close(l);
+	net_pair_end(a, b);
+	ASSERT_TRUE(end_exchange(c, s, 50000, 0));
+	ASSERT_TRUE(end_put(s, 3000, 0));
+	close(s);
+	EXPECT_TRUE(torn_down("l5b"));
+	/* the rings do not need what lay between them */
+	EXPECT_EQ(3000, end_drain(c, 0, &err));
+	EXPECT_TRUE(err == 0 || err == ECONNRESET);
+	close(c);
+}
+
+/* The device between two ends is deleted while bytes move. */
+TEST_F_TIMEOUT(module, device_deleted, 300)
+{
+	struct addr to = addr_parse("10.77.0.2:0");
+	int a, b, l, c, s, i, status, err;
+	pid_t pid;
+
+	ASSERT_TRUE(net_pair(&a, &b));
+	ASSERT_TRUE(net_enter(a));
+	l5_sysctl("match_ms", 5000);
+	ASSERT_TRUE(net_enter(b));
+	l = end_listen(END_L5, &to);
+	ASSERT_LE(0, l);
+	ASSERT_TRUE(net_enter(a));
+	c = end_connect(END_L5, &to);
+	ASSERT_LE(0, c);
+	s = accept(l, NULL, NULL);
+	ASSERT_LE(0, s);
+	ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(s));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		close(c);
+		/* an echo, of what comes before and after */
+		for (i = 0; i < 200; i++)
+			if (!end_get(s, 1000, i * 1000) ||
+			    !end_put(s, 1000, i * 1000))
+				_exit(1);
+		_exit(0);
+	}
+	close(s);
+	for (i = 0; i < 200; i++) {
+		ASSERT_TRUE(end_put(c, 1000, i * 1000));
+		if (i == 100)
+			ASSERT_EQ(0, sh("ip -n l5a link del va"));
+		ASSERT_TRUE(end_get(c, 1000, i * 1000));
+	}
+	/* no packet can tell us of the end, but the rings do */
+	EXPECT_EQ(0, end_drain(c, 0, &err));
+	EXPECT_TRUE(err == 0 || err == ECONNRESET) {
+		TH_LOG("%s", strerror(err));
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	close(c);
+	close(l);
+	ASSERT_TRUE(net_enter(self->home));
+	net_pair_end(a, b);
+}
+
+TEST_HARNESS_MAIN
