@@ -163,23 +163,24 @@ make_boot_dir() {	# image release modules-root dir
 # hosts /dev/kvm opens and a guest then hangs, so one is tried, once per kernel,
 # processor and host boot.
 accelerator() {	# boot-dir release
-	local key file
+	local key boot file
 	if [ ! -w /dev/kvm ]; then
 		echo tcg
 		return
 	fi
+	boot=$(cat /proc/sys/kernel/random/boot_id)
 	key=$( { echo "$2"; grep -m1 '^model name' /proc/cpuinfo
-		 cat /proc/sys/kernel/random/boot_id
 		 qemu-system-x86_64 --version; } | sha256sum | cut -c1-16)
-	file=$CACHE/accel-$key
-	[ -s "$file" ] || locked "$CACHE/accel.lock" probe_kvm "$1" "$file"
+	file=$CACHE/accel-$boot-$key
+	[ -s "$file" ] || locked "$CACHE/accel.lock" probe_kvm "$1" "$file" "$boot"
 	cat "$file"
 }
 
-probe_kvm() {	# boot-dir file
+probe_kvm() {	# boot-dir file boot-id
 	local answer=tcg
 	[ -s "$2" ] && return
-	rm -f "$CACHE"/accel-*
+	# Answers of an earlier boot are of no use any more.
+	find "$CACHE" -maxdepth 1 -name 'accel-*-*' ! -name "accel-$3-*" -delete
 	# An initramfs without a job powers off at once. QEMU's own status says
 	# whether it got there; the subshell is for what a shell says of a crash.
 	# shellcheck disable=SC2086 # words on purpose
