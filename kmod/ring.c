@@ -30,7 +30,7 @@
  * A large send goes in pieces of at most this, so that the reader copies one
  * while the writer fills the next.
  */
-#define L5_PIECE	(16u << 10)
+#define L5_PIECE	(64u << 10)
 
 /* Pages of a ring that a connection is sure of, and its two control pages. */
 #define L5_GRANT	2
