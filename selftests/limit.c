@@ -349,6 +349,8 @@ static int set_own(int fd, int opt, int val, socklen_t len)
 
 TEST_F(limit, own_options)
 {
+	void *nowhere = mmap(NULL, 4096, PROT_NONE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int c = end_socket(END_L5, AF_INET), s, val;
 	struct l5_info info;
 	unsigned char raw[200];
@@ -385,7 +387,7 @@ TEST_F(limit, own_options)
 	EXPECT_EQ(ENOPROTOOPT, set_own(c, 4711, 1, 4));
 	EXPECT_EQ(-ENOPROTOOPT, l5_getopt(c, 4711));
 	EXPECT_EQ(-ENOPROTOOPT, l5_getopt(c, 0));
-	EXPECT_EQ(-1, setsockopt(c, SOL_L5, L5_SPIN_US, (void *)1, 4));
+	EXPECT_EQ(-1, setsockopt(c, SOL_L5, L5_SPIN_US, nowhere, 4));
 	EXPECT_EQ(EFAULT, errno);
 
 	EXPECT_EQ(EISCONN, set_own(self->listener, L5_FORCE,
@@ -425,7 +427,7 @@ TEST_F(limit, own_options)
 	EXPECT_EQ(-1, getsockopt(s, SOL_L5, L5_INFO, raw, &len));
 	EXPECT_EQ(EINVAL, errno);
 	len = 4;
-	EXPECT_EQ(-1, getsockopt(s, SOL_L5, L5_TRANSPORT, (void *)1, &len));
+	EXPECT_EQ(-1, getsockopt(s, SOL_L5, L5_TRANSPORT, nowhere, &len));
 	EXPECT_EQ(EFAULT, errno);
 	len = sizeof(val);
 	/* other levels still are the bootstrap's */
