@@ -157,15 +157,16 @@ static int sleep_in(enum sleep_in how, int fd)
 		return p.revents & POLLIN && p.revents & POLLRDHUP ? 0 : 4;
 	case IN_EPOLLET:
 		ev.events |= EPOLLET;
-		/* fall through */
+		break;
 	default:
-		ep = epoll_create1(0);
-		if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev))
-			return 5;
-		if (epoll_wait(ep, &ev, 1, -1) != 1)
-			return 6;
-		return ev.events & EPOLLIN && ev.events & EPOLLRDHUP ? 0 : 7;
+		break;
 	}
+	ep = epoll_create1(0);
+	if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev))
+		return 5;
+	if (epoll_wait(ep, &ev, 1, -1) != 1)
+		return 6;
+	return ev.events & EPOLLIN && ev.events & EPOLLRDHUP ? 0 : 7;
 }
 
 static void close_under(struct __test_metadata *_metadata, int l,

@@ -52,7 +52,7 @@ static long long read_number(const char *path)
 	return v;
 }
 
-static long long refcnt(void)
+static long long references(void)
 {
 	return read_number("/sys/module/af_l5/refcnt");
 }
@@ -115,7 +115,7 @@ static int short_ones(int l, const struct addr *to, int count)
 TEST_F_TIMEOUT(module, ten_thousand_short_ones, 900)
 {
 	enum { PROCS = 4, EACH = 2500 };
-	long long before = refcnt(), socks = sockets();
+	long long before = references(), socks = sockets();
 	long long done = l5_stat("conn_shm") + l5_stat("conn_base");
 	pid_t pid[PROCS];
 	int i, status;
@@ -132,7 +132,7 @@ TEST_F_TIMEOUT(module, ten_thousand_short_ones, 900)
 		ASSERT_EQ(0, short_ones(l, &to, 100));
 		close(l);
 	}
-	ASSERT_TRUE(comes_back(refcnt, before));
+	ASSERT_TRUE(comes_back(references, before));
 	for (i = 0; i < PROCS; i++) {
 		pid[i] = fork();
 		ASSERT_LE(0, pid[i]);
@@ -157,7 +157,7 @@ TEST_F_TIMEOUT(module, ten_thousand_short_ones, 900)
 	}
 	EXPECT_EQ(done + 2 * (PROCS * EACH + 200),
 		  l5_stat("conn_shm") + l5_stat("conn_base"));
-	EXPECT_TRUE(comes_back(refcnt, before));
+	EXPECT_TRUE(comes_back(references, before));
 	EXPECT_TRUE(comes_back(sockets, socks));
 	EXPECT_TRUE(end_stat_reaches("pairs", 0));
 	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
@@ -227,7 +227,7 @@ TEST_F_TIMEOUT(module, remove_and_insert, 300)
 		close(c);
 		EXPECT_EQ(-EWOULDBLOCK, module_remove());
 		close(s);
-		ASSERT_TRUE(comes_back(refcnt, 0));
+		ASSERT_TRUE(comes_back(references, 0));
 		ASSERT_EQ(0, module_remove());
 		/* gone, and with it all it had registered */
 		EXPECT_EQ(-1, access("/proc/net/l5", F_OK));
@@ -319,7 +319,7 @@ TEST_F_TIMEOUT(module, remove_under_traffic, 600)
 	TH_LOG("removed %d times, refused %d times", removed, refused);
 	EXPECT_LT(0, removed);
 	EXPECT_LT(0, refused);
-	EXPECT_TRUE(comes_back(refcnt, 0));
+	EXPECT_TRUE(comes_back(references, 0));
 }
 
 /*
@@ -349,7 +349,7 @@ static bool torn_down(const char *name)
 
 TEST_F_TIMEOUT(module, namespace_deleted, 300)
 {
-	long long before = refcnt();
+	long long before = references();
 	int round;
 
 	for (round = 0; round < 4; round++) {
@@ -388,7 +388,7 @@ TEST_F_TIMEOUT(module, namespace_deleted, 300)
 		close(l);
 		EXPECT_TRUE(torn_down("l5gone"));
 	}
-	EXPECT_TRUE(comes_back(refcnt, before));
+	EXPECT_TRUE(comes_back(references, before));
 }
 
 /* One end's namespace goes; the connection holds it until it is closed. */

@@ -17,7 +17,7 @@
 #define COUNT		10000
 #define KIB_EACH	40
 
-static long long meminfo(const char *name)
+static long long memory_kb(const char *name)
 {
 	FILE *f = fopen("/proc/meminfo", "re");
 	char key[64];
@@ -36,7 +36,7 @@ static long long available(void)
 {
 	sh("sync; echo 3 >/proc/sys/vm/drop_caches");
 	usleep(500000);
-	return meminfo("MemAvailable");
+	return memory_kb("MemAvailable");
 }
 
 FIXTURE(idle)
@@ -45,7 +45,7 @@ FIXTURE(idle)
 
 FIXTURE_SETUP(idle)
 {
-	if (!l5_present() || meminfo("MemTotal") < 3500000)
+	if (!l5_present() || memory_kb("MemTotal") < 3500000)
 		_exit(255);
 }
 

@@ -55,8 +55,10 @@ bool end_exchange(int a, int b, size_t n, uint64_t pos);
 bool end_put(int fd, size_t n, uint64_t pos);
 bool end_get(int fd, size_t n, uint64_t pos);
 
-/* recv() until the end: how many bytes of the stream came from @pos on, or
- * -1 - @pos of the first wrong one; *@err says how it ended: 0 or an errno. */
+/*
+ * recv() until the end: how many bytes of the stream came from @pos on, or
+ * -1 - @pos of the first wrong one; *@err says how it ended: 0 or an errno.
+ */
 int64_t end_drain(int fd, uint64_t pos, int *err);
 
 /* Readable (or @events) within a generous time? The revents. */
