@@ -635,6 +635,24 @@ err_sock:
 	return err;
 }
 
+static void l5_shutdown_ring(struct l5_sock *l5, int how)
+{
+	struct l5_end *own = l5_own(l5);
+
+	/* what TCP gets after its FIN when nobody reads it answers by a reset */
+	if (how == SHUT_RD || how == SHUT_RDWR)
+		set_bit(L5_END_DEAF, &own->flags);
+	/* nothing is to be published after the end */
+	mutex_lock(&l5->tx_lock);
+	if (how == SHUT_WR || how == SHUT_RDWR)
+		l5_conn_fin(l5);
+	mutex_unlock(&l5->tx_lock);
+	if (l5->proto != L5PROTO_UNIX &&
+	    test_bit(L5_END_DEAF, &own->flags) &&
+	    test_bit(L5_END_FIN, &own->flags))
+		set_bit(L5_END_CLOSED, &own->flags);
+}
+
 /**
  * l5_shutdown() - shut down the bootstrap, and the ring in the same sense
  * @sock: the socket
@@ -651,12 +669,8 @@ int l5_shutdown(struct socket *sock, int how)
 	mutex_lock(&l5->lock);
 	/* a half-open meeting is not worth waiting for */
 	l5_meet_stay(l5, L5_REASON_TIMEOUT);
-	if (l5_state(l5) == L5_SHM && (how == SHUT_WR || how == SHUT_RDWR)) {
-		/* nothing is to be published after it */
-		mutex_lock(&l5->tx_lock);
-		l5_conn_fin(l5);
-		mutex_unlock(&l5->tx_lock);
-	}
+	if (l5_state(l5) == L5_SHM)
+		l5_shutdown_ring(l5, how);
 	/* TCP stops listening, AF_UNIX only refuses */
 	if (l5_state(l5) == L5_LISTEN && l5->proto != L5PROTO_UNIX &&
 	    (how == SHUT_RD || how == SHUT_RDWR)) {

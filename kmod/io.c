@@ -105,7 +105,9 @@ static bool l5_tx_ready(struct l5_sock *l5)
 
 /*
  * How long to look at the ring before sleeping, ns. A socket that was told
- * spins as told. Else it adapts, as KVM's halt polling does: see l5_spun().
+ * spins as told. Else it adapts, as KVM's halt polling does, see l5_spun(), and
+ * only while it waits for an answer: who has sent nothing since it last
+ * received may be about to, and would be kept from it by a poll that spins.
  */
 static u64 l5_spin_ns(struct l5_sock *l5, bool *adapt)
 {
@@ -118,7 +120,7 @@ static u64 l5_spin_ns(struct l5_sock *l5, bool *adapt)
 #endif
 	if (us >= 0)
 		return (u64)us * NSEC_PER_USEC;
-	us = READ_ONCE(l5->ln->spin_us);
+	us = READ_ONCE(l5->awaits) ? READ_ONCE(l5->ln->spin_us) : 0;
 	*adapt = us;
 	return min_t(u64, (u64)us * NSEC_PER_USEC, READ_ONCE(l5->spin_win));
 }
@@ -160,6 +162,44 @@ static bool l5_spin(struct l5_sock *l5, u64 start, u64 ns)
 			return true;
 	}
 	return false;
+}
+
+/*
+ * The socket that was polled last on each CPU; only ever compared. A task that
+ * polls one socket again and again waits for that one.
+ */
+static DEFINE_PER_CPU(const void *, l5_polled);
+
+/*
+ * A server that waits in epoll is asked once more about what it has just read,
+ * before it sleeps: the place to spin for it, by the same rule as a receive.
+ * Not where several sockets take turns, they would spin one after the other.
+ */
+static void l5_poll_spin(struct l5_sock *l5)
+{
+	const void *last = this_cpu_xchg(l5_polled, l5);
+	bool adapt;
+	u64 ns;
+
+	if (last != l5 || !READ_ONCE(l5->awaits) || READ_ONCE(l5->polled))
+		return;
+	ns = l5_spin_ns(l5, &adapt);
+	if (!ns && !adapt)
+		return;
+	WRITE_ONCE(l5->polled, local_clock());
+	if (ns)
+		l5_spin(l5, l5->polled, ns);
+}
+
+/* Data came after a poll that found none: learn how long that took. */
+static void l5_poll_done(struct l5_sock *l5)
+{
+	u64 start = READ_ONCE(l5->polled);
+
+	if (!start)
+		return;
+	WRITE_ONCE(l5->polled, 0);
+	l5_spun(l5, local_clock() - start);
 }
 
 /*
@@ -285,6 +325,8 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 			if (n > 0)
 				done += n;
 		} while (n > 0 && msg_data_left(msg));
+		if (!READ_ONCE(l5->awaits))
+			WRITE_ONCE(l5->awaits, true);
 		mutex_unlock(&l5->tx_lock);
 		if (n == -EPIPE) {
 			/* taken, like what TCP sends to who is gone */
@@ -372,6 +414,8 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			return done ?: n;
 		if (n >= 0)
 			done += n;
+		if (n > 0 && READ_ONCE(l5->awaits))
+			WRITE_ONCE(l5->awaits, false);
 		if (done >= target || (n >= 0 && done == len))
 			return done;
 		if (n > 0)
@@ -452,8 +496,8 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 	const __poll_t out = EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
 	struct l5_sock *l5 = l5_sk(sock->sk);
 	struct l5_ctrl *ctrl;
+	bool fin, readable;
 	__poll_t mask;
-	bool fin;
 
 	sock_poll_wait(file, sock, wait);
 	l5_boot_error(l5);
@@ -470,8 +514,15 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLRDHUP;
 	if (READ_ONCE(l5->sk.sk_err))
 		mask |= EPOLLERR;
-	if (l5_poll_readable(l5))
+	readable = l5_poll_readable(l5);
+	if (!readable && poll_does_not_wait(wait) && !(mask & EPOLLRDHUP)) {
+		l5_poll_spin(l5);
+		readable = l5_poll_readable(l5);
+	}
+	if (readable) {
+		l5_poll_done(l5);
 		mask |= EPOLLIN | EPOLLRDNORM;
+	}
 	if (READ_ONCE(l5->boot->sk->sk_shutdown) & SEND_SHUTDOWN)
 		return mask;
 	if (!l5_ring_writable(l5)) {

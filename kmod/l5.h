@@ -79,7 +79,8 @@ struct l5_acct {
 
 /* Bits of l5_end.flags */
 #define L5_END_FIN	0	/* sends no more */
-#define L5_END_CLOSED	1	/* nobody reads any more */
+#define L5_END_CLOSED	1	/* what is sent to it is answered by a reset */
+#define L5_END_DEAF	2	/* shut down for reading */
 
 /**
  * struct l5_end - one end of a connection: what it writes, what it has read
@@ -188,6 +189,8 @@ struct l5_opts {
  * @spin_us: option L5_SPIN_US
  * @err_shown: the bootstrap's error was copied to @sk, under @err_lock
  * @spin_win: ns that spinning is worth at present, see l5_spun()
+ * @awaits: has sent since it last received
+ * @polled: when a poll found nothing, 0 if none did since
  * @opts: what the bootstrap was told, under its lock
  * @err_lock: see l5_boot_error()
  * @closing: a listener that takes no more meetings; under @pending_lock
@@ -213,8 +216,10 @@ struct l5_sock {
 	u8 why;
 	bool err_shown;
 	bool closing;
+	bool awaits;
 	int spin_us;
 	u64 spin_win;
+	u64 polled;
 	struct l5_opts opts;
 	spinlock_t err_lock;
 	struct l5_conn *conn;
