@@ -242,7 +242,7 @@ TEST_F_TIMEOUT(limit, ring_memory, 120)
 	each = l5_stat("reserved_kb");
 	ASSERT_LT(0, each);
 	EXPECT_EQ(1, l5_stat("pairs"));
-	ASSERT_LT(0, l5_sysctl("mem_max_kb", FIT * each + each / 2));
+	ASSERT_LT(0, l5_sysctl("mem_max_kb", FIT * each));
 	for (i = 1; i < FIT + MORE; i++) {
 		int want = i < FIT ? L5_TRANSPORT_SHM : L5_TRANSPORT_BASE;
 
@@ -256,8 +256,10 @@ TEST_F_TIMEOUT(limit, ring_memory, 120)
 	}
 	EXPECT_EQ(2 * MORE, l5_stat("fallback_limit"));
 	EXPECT_EQ(FIT * each, l5_stat("reserved_kb"));
+	/* what is there is less than these send, yet enough */
 	for (i = 0; i < FIT + MORE; i++)
-		ASSERT_TRUE(end_exchange(c[i], s[i], 20000, i));
+		ASSERT_TRUE(end_exchange(c[i], s[i], 200000, i));
+	EXPECT_EQ(FIT * each, l5_stat("reserved_kb"));
 	/* one end is not enough: the other may still read */
 	close(c[1]);
 	close(s[1]);
@@ -280,6 +282,49 @@ TEST_F_TIMEOUT(limit, ring_memory, 120)
 	EXPECT_EQ(L5_REASON_LIMIT, end_reason(c[0]));
 	EXPECT_EQ(L5_REASON_LIMIT, end_reason(s[0]));
 	ASSERT_TRUE(end_exchange(c[0], s[0], 20000, 0));
+}
+
+/* A ring that gets no more memory is full: nothing fails, nothing is lost. */
+TEST_F_TIMEOUT(limit, ring_memory_of_one, 120)
+{
+	uint64_t put = 0, got = 0;
+	uint8_t buf[5000];
+	long long each;
+	int c, s, i;
+
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	each = l5_stat("reserved_kb");
+	ASSERT_LT(0, l5_sysctl("mem_max_kb", each + 40));
+	for (i = 0; i < 200; i++) {
+		ssize_t n;
+
+		do {
+			l5_fill(buf, sizeof(buf), put);
+			n = send(c, buf, sizeof(buf), MSG_DONTWAIT);
+			if (n > 0)
+				put += n;
+		} while (n > 0);
+		ASSERT_EQ(EAGAIN, errno);
+		/* far less than the ring is long */
+		ASSERT_GE((each + 40) << 10, put - got);
+		ASSERT_GE(each + 40, l5_stat("reserved_kb"));
+		ASSERT_GE(l5_stat("reserved_kb") + 16, l5_stat("rings_kb"));
+		n = recv(s, buf, 1 + i * 20, 0);
+		ASSERT_LT(0, n);
+		ASSERT_EQ(-1, l5_check(buf, n, got));
+		got += n;
+		if (i % 20 == 0) {
+			ASSERT_TRUE(end_get(s, put - got, got));
+			got = put;
+		}
+	}
+	/* writable again as soon as there is room */
+	ASSERT_TRUE(end_get(s, put - got, got));
+	ASSERT_EQ(POLLOUT, end_poll(c, POLLOUT));
+	close(c);
+	close(s);
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
 }
 
 TEST_F_TIMEOUT(limit, ring_size, 120)

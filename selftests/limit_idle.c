@@ -127,7 +127,7 @@ TEST_F_TIMEOUT(idle, inet, 600)
 	ten_thousand(_metadata, "127.0.0.%d:0");
 }
 
-TEST_F_TIMEOUT(idle, unix, 600)
+TEST_F_TIMEOUT(idle, af_unix, 600)
 {
 	ten_thousand(_metadata, "abstract:l5_idle%d");
 }
