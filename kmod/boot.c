@@ -304,6 +304,7 @@ void l5_boot_release(struct l5_sock *l5)
 {
 	struct socket *boot = l5->boot;
 	struct sock *bsk = boot->sk;
+	bool abort;
 
 	if (l5_state(l5) == L5_LISTEN) {
 		l5_meet_unix_unlisten(l5);
@@ -311,10 +312,9 @@ void l5_boot_release(struct l5_sock *l5)
 	}
 	l5_opts_push(l5);
 	l5_meet_cancel(l5);
+	abort = sock_flag(bsk, SOCK_LINGER) && !READ_ONCE(bsk->sk_lingertime);
 	/* a late match may have decided just before */
-	if (l5_state(l5) == L5_SHM &&
-	    l5_conn_close(l5, sock_flag(bsk, SOCK_LINGER) &&
-			      !READ_ONCE(bsk->sk_lingertime)))
+	if (l5_state(l5) == L5_SHM && l5_conn_close(l5, abort))
 		l5_reset(l5);
 
 	write_lock_bh(&bsk->sk_callback_lock);

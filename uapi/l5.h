@@ -77,7 +77,7 @@ enum l5_transport {
 /*
  * Why a connection is carried by its bootstrap socket: the code, the name
  * that /proc/net/l5 and /proc/net/l5_stat print, and what it means. The only
- * table of reasons; kernel, tools and Documentation/reasons.md follow it.
+ * table of reasons; kernel, tools and Documentation/interface.md follow it.
  */
 #define L5_REASONS(X)							\
 	X(NONE,	    "none",	"not decided, or carried by rings")	\
