@@ -44,7 +44,7 @@ static void get_all(struct ctx *c, const char *who, int fd, int level,
 		/* It reads a buffer of the caller's. */
 		if (level == IPPROTO_TCP && opt == TCP_ZEROCOPY_RECEIVE)
 			continue;
-		for (i = 0; i < sizeof(lens) / sizeof(*lens); i++) {
+		for (i = 0; i < ARRAY_SIZE(lens); i++) {
 			len = lens[i];
 			memset(buf, 0, sizeof(buf));
 			errno = 0;
@@ -120,7 +120,7 @@ SCENARIO(get_other_levels)
 	int v = 1;
 
 	pair(c);
-	for (i = 0; i < sizeof(levels) / sizeof(*levels); i++)
+	for (i = 0; i < ARRAY_SIZE(levels); i++)
 		for (j = 0; j < 4; j++) {
 			len = sizeof(v);
 			R(getsockopt(c->a, levels[i], j, &v, &len));
@@ -206,7 +206,8 @@ static const struct setting settings[] = {
 	{ IPPROTO_IPV6, IPV6_UNICAST_HOPS, 44 },
 	{ IPPROTO_IPV6, IPV6_TCLASS, 0x20 },
 	{ IPPROTO_IPV6, IPV6_RECVPKTINFO, 1 },
-	{ IPPROTO_IPV6, IPV6_RECVERR, 1 }, { IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 1 },
+	{ IPPROTO_IPV6, IPV6_RECVERR, 1 },
+	{ IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 1 },
 	{ IPPROTO_IPV6, IPV6_DONTFRAG, 1 }, { IPPROTO_IPV6, 200, 1 },
 };
 
@@ -235,7 +236,7 @@ static void set_one(struct ctx *c, const char *who, int fd,
 		  (unsigned long long)l5_hash(0, buf, 64), *(int *)buf);
 }
 
-#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
+#define SETTINGS (ARRAY_SIZE(settings))
 
 SCENARIO(set_fresh)
 {
@@ -277,12 +278,12 @@ static void each_before_connect(struct ctx *c, bool client)
 		const struct setting *x = &settings[i];
 		char label[100];
 
-		for (j = 0; j < sizeof(skip) / sizeof(*skip); j++)
+		for (j = 0; j < ARRAY_SIZE(skip); j++)
 			if (x->level == skip[j].level &&
 			    x->opt == skip[j].opt &&
 			    x->value == skip[j].value)
 				break;
-		if (j < sizeof(skip) / sizeof(*skip))
+		if (j < ARRAY_SIZE(skip))
 			continue;
 		s = cl_socket(c, SOCK_CLOEXEC);
 		l = sv_socket(c, SOCK_CLOEXEC);
@@ -326,12 +327,16 @@ SCENARIO(set_before_listen)
 SCENARIO(inherited)
 {
 	static const struct setting in[] = {
-		{ SOL_SOCKET, SO_KEEPALIVE, 1 }, { SOL_SOCKET, SO_SNDBUF, 50000 },
-		{ SOL_SOCKET, SO_RCVBUF, 60000 }, { SOL_SOCKET, SO_PRIORITY, 2 },
+		{ SOL_SOCKET, SO_KEEPALIVE, 1 },
+		{ SOL_SOCKET, SO_SNDBUF, 50000 },
+		{ SOL_SOCKET, SO_RCVBUF, 60000 },
+		{ SOL_SOCKET, SO_PRIORITY, 2 },
 		{ SOL_SOCKET, SO_MARK, 9 }, { SOL_SOCKET, SO_OOBINLINE, 1 },
-		{ SOL_SOCKET, SO_BUSY_POLL, 5 }, { SOL_SOCKET, SO_REUSEADDR, 1 },
+		{ SOL_SOCKET, SO_BUSY_POLL, 5 },
+		{ SOL_SOCKET, SO_REUSEADDR, 1 },
 		{ SOL_SOCKET, SO_PASSCRED, 1 }, { SOL_SOCKET, SO_RCVLOWAT, 2 },
-		{ IPPROTO_TCP, TCP_NODELAY, 1 }, { IPPROTO_TCP, TCP_KEEPIDLE, 55 },
+		{ IPPROTO_TCP, TCP_NODELAY, 1 },
+		{ IPPROTO_TCP, TCP_KEEPIDLE, 55 },
 		{ IPPROTO_TCP, TCP_KEEPCNT, 4 },
 		{ IPPROTO_TCP, TCP_USER_TIMEOUT, 1234 },
 		{ IPPROTO_TCP, TCP_NOTSENT_LOWAT, 777 },
@@ -345,7 +350,7 @@ SCENARIO(inherited)
 	int l, v;
 
 	l = sv_socket(c, 0);
-	for (i = 0; i < sizeof(in) / sizeof(*in); i++)
+	for (i = 0; i < ARRAY_SIZE(in); i++)
 		setsockopt(l, in[i].level, in[i].opt, &in[i].value,
 			   sizeof(int));
 	OK(setsockopt(l, SOL_SOCKET, SO_LINGER, &lg, sizeof(lg)));
@@ -357,7 +362,7 @@ SCENARIO(inherited)
 	c->a = OK(cl_socket(c, 0));
 	OK(connect(c->a, SA(&c->la), c->la.len));
 	c->b = OK(accept(l, NULL, NULL));
-	for (i = 0; i < sizeof(in) / sizeof(*in); i++) {
+	for (i = 0; i < ARRAY_SIZE(in); i++) {
 		len = sizeof(v);
 		v = -1;
 		snprintf(label, sizeof(label), "child's %d %d", in[i].level,
@@ -390,9 +395,9 @@ SCENARIO(set_lengths)
 	unsigned int i, j;
 
 	pair(c);
-	for (i = 0; i < sizeof(o) / sizeof(*o); i++) {
+	for (i = 0; i < ARRAY_SIZE(o); i++) {
 		V("option", "%d %d", o[i].level, o[i].opt);
-		for (j = 0; j < sizeof(lens) / sizeof(*lens); j++) {
+		for (j = 0; j < ARRAY_SIZE(lens); j++) {
 			memset(buf, 0, sizeof(buf));
 			R(setsockopt(c->a, o[i].level, o[i].opt, buf,
 				     lens[j]));
@@ -417,7 +422,7 @@ SCENARIO(timeouts)
 	socklen_t len;
 
 	pair(c);
-	for (i = 0; i < sizeof(v) / sizeof(*v); i++) {
+	for (i = 0; i < ARRAY_SIZE(v); i++) {
 		R(setsockopt(c->a, SOL_SOCKET, SO_RCVTIMEO, &v[i],
 			     sizeof(v[i])));
 		len = sizeof(tv);
@@ -487,7 +492,7 @@ SCENARIO(acceptconn_and_type)
 #define ASK(fd, opt) do {						\
 	v = -1;								\
 	R(getsockopt(fd, SOL_SOCKET, opt, &v, &len));			\
-	N(v);								\
+	V(#opt " of " #fd, "%d", v);					\
 } while (0)
 	ASK(s, SO_ACCEPTCONN);
 	ASK(l, SO_ACCEPTCONN);

@@ -40,7 +40,7 @@ SCENARIO(sizes)
 	int n;
 
 	pair(c);
-	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		l5_fill(buf, sizes[i], pos);
 		R(send(c->a, buf, sizes[i], 0));
 		await(c->b, sizes[i]);
@@ -388,8 +388,12 @@ SCENARIO(bad_pointers)
 
 SCENARIO(holes_in_vectors)
 {
-	struct iovec v[3] = { { "good", 4 }, { bad_pointer(), 4 }, { "more", 4 } };
-	struct iovec r[3] = { { buf, 4 }, { bad_pointer(), 4 }, { buf + 8, 4 } };
+	struct iovec v[3] = {
+		{ "good", 4 }, { bad_pointer(), 4 }, { "more", 4 },
+	};
+	struct iovec r[3] = {
+		{ buf, 4 }, { bad_pointer(), 4 }, { buf + 8, 4 },
+	};
 	int n;
 
 	pair(c);

@@ -292,7 +292,7 @@ SCENARIO(exec_cloexec)
 	kill(pid, SIGKILL);
 }
 
-#define TOTAL (1 << 20)
+#define TOTAL		1048576
 
 struct reader {
 	int fd;
@@ -324,7 +324,8 @@ SCENARIO(two_readers)
 	int j, bad = 0;
 
 	pair(c);
-	r[0].fd = r[1].fd = c->b;
+	r[0].fd = c->b;
+	r[1].fd = c->b;
 	for (j = 0; j < 2; j++)
 		pthread_create(&t[j], NULL, reads, &r[j]);
 	R(feed(c->a, TOTAL, 0));

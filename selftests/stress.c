@@ -331,8 +331,10 @@ TEST_F_TIMEOUT(stress, random_traffic, 900)
 		for (k = 0; k < 4; k += 2) {
 			want = 1024 + rnd(&seed) % (512 << 10);
 			total += want;
-			j[k].total = j[k + 1].total = want;
-			j[k].base = j[k + 1].base = (uint64_t)(4 * i + k) << 32;
+			j[k].total = want;
+			j[k].base = (uint64_t)(4 * i + k) << 32;
+			j[k + 1].total = j[k].total;
+			j[k + 1].base = j[k].base;
 			j[k].sends = true;
 			j[k].fd = k ? s : c;
 			j[k + 1].fd = k ? c : s;

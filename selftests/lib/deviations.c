@@ -7,7 +7,65 @@
  */
 #include "diff_core.h"
 
+#define OOB_REASON							\
+	"no urgent data on rings: sending it is EOPNOTSUPP, there is none "\
+	"to read, and the mark is never reached; programs that need it "\
+	"set L5_FORCE"
+#define NUMBER_REASON							\
+	"the socket says its own family and protocol; the library of l5run "\
+	"answers what the program asked socket() for"
+
+#define PEEK_REASON							\
+	"SO_PEEK_OFF is refused, as TCP did before Linux 6.9"
+
+/* A plain end of a mixed pair answers as TCP does. */
+#define BOTH_ENDS	(V_RING | V_FORCED)
+#define ONE_END		(V_TO_PLAIN | V_FROM_PLAIN)
+
 const struct deviation deviations[] = {
+	/* scenario, call, where, TCP or AF_UNIX, AF_L5, either, reason */
+	{ "oob", "send(c->a, \"c\", 1, MSG_OOB)", V_RING,
+	  "1", "-1 EOPNOTSUPP", false, OOB_REASON },
+	{ "oob", "poll c->b", V_RING,
+	  "1 IN|PRI|OUT|RDNORM|*", "1 IN|OUT|RDNORM|*", false, OOB_REASON },
+	{ "oob", "recv(c->b, buf, 1, MSG_OOB)", V_RING,
+	  "1", "-1 EINVAL", false, OOB_REASON },
+	{ "oob", "read past it", V_RING, "2", "3", false, OOB_REASON },
+	{ "oob", "data buf", V_RING,
+	  "2 bytes 6162 *", "3 bytes 616264 *", false, OOB_REASON },
+	{ "oob", "mark", V_RING, "1", "0", false, OOB_REASON },
+	{ "oob", "send(c->a, \"\", 0, MSG_OOB)", V_RING,
+	  "0", "-1 EOPNOTSUPP", false, OOB_REASON },
+	{ "types", "socket(fam, SOCK_STREAM, 12345)", BOTH_ENDS & ~V_UN,
+	  "-1 EINVAL", "-1 EPROTONOSUPPORT", false,
+	  "the third argument is an address family here, not a number of "
+	  "IP's, so there is no limit that it breaks" },
+	{ "get_socket_level", "getsockopt * level 1 option 3[89] length *",
+	  BOTH_ENDS, "*", "*", true, NUMBER_REASON },
+	{ "get_socket_level", "getsockopt * level 1 option 3[89] length *",
+	  ONE_END, "*", "*", true, NUMBER_REASON },
+	{ "set_*", "then getsockopt * 1 3[89]",
+	  BOTH_ENDS, "*", "*", false, NUMBER_REASON },
+	{ "set_*", "then getsockopt * 1 3[89]",
+	  ONE_END, "*", "*", true, NUMBER_REASON },
+	{ "get_socket_level", "getsockopt * level 1 option 42 length *", V_UN,
+	  "length *", "-1 EOPNOTSUPP", false, PEEK_REASON },
+	{ "set_*", "setsockopt * 1 42 to -1", V_UN,
+	  "0", "-1 EOPNOTSUPP", false, PEEK_REASON },
+	{ "set_*", "then getsockopt * 1 42", V_UN,
+	  "length *", "-1 EOPNOTSUPP", false, PEEK_REASON },
+	{ "peek_offset", "*SO_PEEK_OFF*", V_UN,
+	  "0", "-1 EOPNOTSUPP", false, PEEK_REASON },
+	{ "set_connected", "then getsockopt connected 1 18",
+	  V_ALL & ~V_UN, "*16777216", "*3145728", false,
+	  "after connect() SO_RCVBUF is remembered, but a ring keeps its "
+	  "size, and so SO_RCVLOWAT its limit" },
+	{ "acceptconn_and_type", "SO_DOMAIN of *", BOTH_ENDS,
+	  "*", "*", false, NUMBER_REASON },
+	{ "acceptconn_and_type", "SO_DOMAIN of *", ONE_END,
+	  "*", "*", true, NUMBER_REASON },
+	{ "acceptconn_and_type", "SO_PROTOCOL of *", V_ALL,
+	  "*", "*", true, NUMBER_REASON },
 };
 
-const int deviations_n = sizeof(deviations) / sizeof(deviations[0]);
+const int deviations_n = ARRAY_SIZE(deviations);

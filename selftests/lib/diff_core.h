@@ -52,6 +52,10 @@ struct line {
 	char value[200];
 };
 
+#ifndef ARRAY_SIZE
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#endif
+
 #define LINES_MAX	8192
 
 struct transcript {
