@@ -335,15 +335,19 @@ SCENARIO(ioctls)
 		SIOCGPGRP, SIOCSPGRP, FIOGETOWN, FIOSETOWN, FIOQSIZE, 2,
 	};
 	unsigned int i;
+	char label[40];
 
 	pair(c);
 	for (i = 0; i < ARRAY_SIZE(cmds); i++) {
 		memset(buf, 0, 64);
 		strcpy(buf, "lo");
-		V("ioctl number", "%#lx", cmds[i]);
-		R(ioctl(c->a, cmds[i], buf));
-		R(ioctl(c->a, cmds[i], NULL));
-		R(ioctl(c->a, cmds[i], bad_pointer()));
+		snprintf(label, sizeof(label), "ioctl %#lx", cmds[i]);
+		errno = 0;
+		log_ret(c, label, ioctl(c->a, cmds[i], buf));
+		errno = 0;
+		log_ret(c, label, ioctl(c->a, cmds[i], NULL));
+		errno = 0;
+		log_ret(c, label, ioctl(c->a, cmds[i], bad_pointer()));
 	}
 }
 

@@ -18,6 +18,15 @@
 #define PEEK_REASON							\
 	"SO_PEEK_OFF is refused, as TCP did before Linux 6.9"
 
+#define RIGHTS_REASON							\
+	"a ring carries bytes: descriptors are refused, and travel over a "\
+	"plain AF_UNIX socket"
+#define LOWAT_REASON							\
+	"poll waits for SO_RCVLOWAT bytes, as on TCP; AF_UNIX does not"
+#define ERRQUEUE_REASON							\
+	"MSG_ERRQUEUE asks for errors and never takes data, as on TCP; "\
+	"AF_UNIX overlooks it"
+
 /* A plain end of a mixed pair answers as TCP does. */
 #define BOTH_ENDS	(V_RING | V_FORCED)
 #define ONE_END		(V_TO_PLAIN | V_FROM_PLAIN)
@@ -60,6 +69,30 @@ const struct deviation deviations[] = {
 	  V_ALL & ~V_UN, "*16777216", "*3145728", false,
 	  "after connect() SO_RCVBUF is remembered, but a ring keeps its "
 	  "size, and so SO_RCVLOWAT its limit" },
+	{ "types", "socket(fam, SOCK_STREAM, -1)", V_UN,
+	  "-1 EPROTONOSUPPORT", "-1 EINVAL", false,
+	  "a negative protocol is refused as TCP refuses it" },
+	{ "passes_a_file", "pass(c->a, p[0])", V_UN,
+	  "1", "-1 EOPNOTSUPP", false, RIGHTS_REASON },
+	{ "passes_a_file", "poll c->b", V_UN,
+	  "1 IN|OUT|*", "1 OUT|*", false, RIGHTS_REASON },
+	{ "passes_a_file", "received *", V_UN, "1", "*", false,
+	  RIGHTS_REASON },
+	{ "passes_credentials", "credentials", V_UN, "1", "0", false,
+	  "bytes in a ring do not say who wrote them: SCM_CREDENTIALS are "
+	  "not delivered; SO_PEERCRED is" },
+	{ "lowat", "poll c->a", V_UN,
+	  "1 IN|OUT|*", "1 OUT|*", true, LOWAT_REASON },
+	{ "lowat", "epoll now", V_UN, "1 1:IN", "0", false, LOWAT_REASON },
+	{ "errqueue", "recv(c->a, buf, 9, MSG_ERRQUEUE | MSG_DONTWAIT)", V_UN,
+	  "3", "-1 EAGAIN", false, ERRQUEUE_REASON },
+	{ "errqueue", "recv(c->a, buf, 9, MSG_DONTWAIT)", V_UN,
+	  "-1 EAGAIN", "3", false, ERRQUEUE_REASON },
+	{ "ioctls", "ioctl 0x890[67]", V_UN,
+	  "-1 ENOTTY", "-1 ENOENT", false,
+	  "SIOCGSTAMP is known, as it is to TCP, and there is no stamp" },
+	{ "own_shutdown_while_writing", "caught", V_UN, "0", "1", false,
+	  "EPIPE comes with SIGPIPE also to a writer that slept, as on TCP" },
 	{ "acceptconn_and_type", "SO_DOMAIN of *", BOTH_ENDS,
 	  "*", "*", false, NUMBER_REASON },
 	{ "acceptconn_and_type", "SO_DOMAIN of *", ONE_END,
