@@ -61,6 +61,9 @@ enum l5_reason l5_why_not(const struct l5_sock *l5)
 		return L5_REASON_DISABLED;
 	if (l5->force == L5_TRANSPORT_BASE)
 		return L5_REASON_FORCED;
+	/* credentials come with AF_UNIX's own messages */
+	if (l5->boot->flags & L5_PASS_FLAGS)
+		return L5_REASON_OPTION;
 	return READ_ONCE(l5->nopair);
 }
 
@@ -312,7 +315,9 @@ void l5_boot_release(struct l5_sock *l5)
 	}
 	l5_opts_push(l5);
 	l5_meet_cancel(l5);
-	abort = sock_flag(bsk, SOCK_LINGER) && !READ_ONCE(bsk->sk_lingertime);
+	/* which AF_UNIX does not know */
+	abort = l5->proto != L5PROTO_UNIX && sock_flag(bsk, SOCK_LINGER) &&
+		!READ_ONCE(bsk->sk_lingertime);
 	/* a late match may have decided just before */
 	if (l5_state(l5) == L5_SHM && l5_conn_close(l5, abort))
 		l5_reset(l5);

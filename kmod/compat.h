@@ -36,6 +36,13 @@
 /* until 6.5 splicing was sendpage() and a splice_read() of each family */
 #define L5_OLD_SPLICE		(!L5_KERNEL(6, 5))
 
+/* SO_PASSCRED and SO_PASSSEC were flags of the socket until 6.16 */
+#ifdef SOCK_PASSCRED
+#define L5_PASS_FLAGS		(BIT(SOCK_PASSCRED) | BIT(SOCK_PASSSEC))
+#else
+#define L5_PASS_FLAGS		0UL
+#endif
+
 #if L5_KERNEL(6, 16)
 #define l5_from_timer(var, t, field)	timer_container_of(var, t, field)
 #else

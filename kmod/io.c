@@ -398,7 +398,7 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 
 	msg->msg_namelen = 0;
 	if (flags & MSG_OOB)
-		return l5->proto == L5PROTO_UNIX ? -EOPNOTSUPP : -EINVAL;
+		return -EINVAL;
 	for (;;) {
 		ended = l5_rx_ended(l5);
 		mutex_lock(&l5->rx_lock);

@@ -92,6 +92,9 @@ void l5_opts_push(struct l5_sock *l5)
 	struct sock *bsk = l5->boot->sk;
 	struct l5_opts new;
 
+	if (l5->proto == L5PROTO_UNIX && l5->sk.sk_socket)
+		set_mask_bits(&l5->boot->flags, L5_PASS_FLAGS,
+			      l5->sk.sk_socket->flags & L5_PASS_FLAGS);
 	l5_opts_read(&l5->sk, &new);
 	if (likely(!memcmp(&new, &l5->opts, sizeof(new))))
 		return;
@@ -159,6 +162,10 @@ void l5_opts_inherit(struct l5_sock *l5, const struct l5_sock *listener)
 {
 	WRITE_ONCE(l5->spin_us, READ_ONCE(listener->spin_us));
 	l5->force = listener->force;
+	l5->sk.sk_txrehash = l5->boot->sk->sk_txrehash;
+	if (l5->proto == L5PROTO_UNIX)
+		set_mask_bits(&l5->sk.sk_socket->flags, L5_PASS_FLAGS,
+			      l5->boot->flags & L5_PASS_FLAGS);
 	l5_opts_read(&l5->sk, &l5->opts);
 	l5_opts_pull(l5);
 }

@@ -97,6 +97,8 @@ struct l5_conn *l5_conn_alloc(struct l5_sock *client)
 			return NULL;
 		}
 		conn->end[i].ctrl = page_address(page);
+		/* who polls already has armed nothing */
+		conn->end[i].ctrl->rx_wait = 1;
 	}
 	return conn;
 }

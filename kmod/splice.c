@@ -37,7 +37,7 @@ static void l5_splice_release(struct splice_pipe_desc *spd, unsigned int i)
  * @ppos: not used
  * @pipe: the pipe, locked by the caller, which has seen room in it
  * @len: how many at most
- * @flags: SPLICE_F_*, which say nothing about the socket
+ * @flags: SPLICE_F_*, which say nothing about a TCP socket
  *
  * The bytes are received into fresh pages: those of a ring stay the ring's.
  *
@@ -48,6 +48,7 @@ ssize_t l5_splice_read(struct socket *sock, loff_t *ppos,
 		       unsigned int flags)
 {
 	int nonblock = sock->file->f_flags & O_NONBLOCK ? MSG_DONTWAIT : 0;
+	struct l5_sock *l5 = l5_sk(sock->sk);
 	unsigned int used = pipe_occupancy(pipe->head, pipe->tail);
 	struct partial_page partial[L5_SPLICE_PAGES] = { };
 	struct bio_vec bvec[L5_SPLICE_PAGES];
@@ -65,6 +66,8 @@ ssize_t l5_splice_read(struct socket *sock, loff_t *ppos,
 
 	if (used >= pipe->max_usage)
 		return -EAGAIN;
+	if (l5->proto == L5PROTO_UNIX && flags & SPLICE_F_NONBLOCK)
+		nonblock = MSG_DONTWAIT;
 	n = min3((size_t)(pipe->max_usage - used), (size_t)L5_SPLICE_PAGES,
 		 DIV_ROUND_UP(len, PAGE_SIZE));
 	for (i = 0; i < n; i++) {
