@@ -2,7 +2,11 @@
 #
 # AF_L5. `make help` prints the targets.
 #
-KVER	?= $(shell vm/kernel release 6.1 2>/dev/null || uname -r)
+# The module is for the running kernel if that can be built for, and for the
+# stock one of the lab if not, or if a target boots that.
+LAB_KVER = $(shell vm/kernel release 6.1)
+KVER	?= $(if $(wildcard /lib/modules/$(shell uname -r)/build),$(shell \
+		uname -r),$(LAB_KVER))
 KDIR	?= /lib/modules/$(KVER)/build
 PREFIX	?= /usr/local
 T	?=
@@ -13,6 +17,7 @@ SUBDIRS	:= userspace bench
 DEPS_BUILD := build-essential linux-headers-amd64
 DEPS_LAB   := linux-image-amd64 qemu-system-x86 busybox-static cpio kmod \
 	      linux-source-6.1 xz-utils
+DEPS_TEST  := iproute2 nftables gawk spin tcpdump
 DEPS_LINT  := sparse codespell shellcheck
 
 all: module tools			## build the module and the tools
@@ -30,13 +35,15 @@ install: all				## install for the running kernel
 	install -D -m 644 uapi/l5.h $(PREFIX)/include/linux/l5.h
 	install -D -m 644 uapi/l5_ring.h $(PREFIX)/include/linux/l5_ring.h
 
+demo check check-debug bench lint: KVER = $(LAB_KVER)
+
 demo: deps-lab all			## real programs over AF_L5, beside TCP
 	bench/demo
 
-check: deps-lab all			## every test; T=PART one of its parts
+check: deps-test all			## every test; T=PART one of its parts
 	selftests/run $(T)
 
-check-debug: deps-lab all		## kernel tests on a debug kernel
+check-debug: deps-test all		## kernel tests on a debug kernel
 	vm/kernel debug
 	selftests/run --kernel debug $(T)
 
@@ -59,8 +66,11 @@ deps-build:
 deps-lab: deps-build
 	@vm/deps $(DEPS_LAB)
 
+deps-test: deps-lab
+	@vm/deps $(DEPS_TEST)
+
 deps-lint:
 	@vm/deps $(DEPS_LINT)
 
 .PHONY: all module tools install demo check check-debug bench lint clean help \
-	deps-build deps-lab deps-lint
+	deps-build deps-lab deps-test deps-lint
