@@ -92,6 +92,84 @@ TEST(deviations_have_reasons)
 	}
 }
 
+static void equal(struct ctx *c)
+{
+	V("one", "1");
+	V("two", "2");
+}
+
+static void other_value(struct ctx *c)
+{
+	V("one", "1");
+	V("two", "%d", c->own ? 2 : 3);
+}
+
+static void other_label(struct ctx *c)
+{
+	V(c->own ? "one" : "eins", "1");
+}
+
+static void one_more(struct ctx *c)
+{
+	V("one", "1");
+	if (!c->own)
+		V("two", "2");
+}
+
+static void one_less(struct ctx *c)
+{
+	V("one", "1");
+	if (c->own)
+		V("two", "2");
+}
+
+static void crashes(struct ctx *c)
+{
+	V("one", "1");
+	if (!c->own)
+		abort();
+}
+
+static void says_nothing(struct ctx *c)
+{
+	(void)c;
+}
+
+static void prepares_in_vain(struct ctx *c)
+{
+	V("one", "1");
+	OK(close(-1));
+}
+
+/* What all the scenarios rely on: the comparer sees each difference. */
+TEST(comparer)
+{
+	static const struct variant v = {
+		.bit = V_INET, .name = "none", .dom = AF_INET,
+	};
+	static const struct {
+		void (*fn)(struct ctx *c);
+		int want;
+	} t[] = {
+		{ equal, DIFF_SAME }, { other_value, DIFF_DIFFERENT },
+		{ other_label, DIFF_DIFFERENT }, { one_more, DIFF_DIFFERENT },
+		{ one_less, DIFF_DIFFERENT }, { crashes, DIFF_DIFFERENT },
+		{ says_nothing, DIFF_DIFFERENT },
+		{ prepares_in_vain, DIFF_DIFFERENT },
+	};
+	unsigned int i;
+	char why[256];
+
+	setenv("L5_DIFF", "self", 1);
+	unsetenv("L5_ONLY");
+	unsetenv("L5_VARIANT");
+	for (i = 0; i < ARRAY_SIZE(t); i++)
+		EXPECT_EQ(t[i].want, diff_compare("comparer", &v, t[i].fn,
+						  why, sizeof(why))) {
+			TH_LOG("case %u: %s", i, why);
+		}
+}
+
 static void __attribute__((constructor)) write_it(int argc, char **argv)
 {
 	FILE *f;
