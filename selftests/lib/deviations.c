@@ -27,8 +27,22 @@
 	"MSG_ERRQUEUE asks for errors and never takes data, as on TCP; "\
 	"AF_UNIX overlooks it"
 
+#define ASLEEP_REASON							\
+	"a writer that slept when its peer closed gets EPIPE and SIGPIPE "\
+	"at once, AF_UNIX says ECONNRESET first"
+#define REUSEPORT_REASON						\
+	"the kernel keeps SO_REUSEPORT to its own families; the library "\
+	"of l5run sets it at level SOL_L5_SOCKET"
+#define ZEROCOPY_REASON							\
+	"the kernel keeps SO_ZEROCOPY to its own families; without it "	\
+	"MSG_ZEROCOPY copies and reports nothing"
+#define QUICKACK_REASON							\
+	"before connect() TCP_QUICKACK reads back as on; there is nothing "\
+	"to acknowledge yet"
+
 /* A plain end of a mixed pair answers as TCP does. */
 #define BOTH_ENDS	(V_RING | V_FORCED)
+#define BOTH_TCP	(BOTH_ENDS & ~V_UN)
 #define ONE_END		(V_TO_PLAIN | V_FROM_PLAIN)
 
 const struct deviation deviations[] = {
@@ -93,6 +107,32 @@ const struct deviation deviations[] = {
 	  "SIOCGSTAMP is known, as it is to TCP, and there is no stamp" },
 	{ "own_shutdown_while_writing", "caught", V_UN, "0", "1", false,
 	  "EPIPE comes with SIGPIPE also to a writer that slept, as on TCP" },
+	{ "close_while_writing", "send(c->a, buf, 9, 0)", V_UN,
+	  "-1 ECONNRESET", "-1 EPIPE", false, ASLEEP_REASON },
+	{ "close_while_writing", "caught", V_UN, "[01]", "[12]", false,
+	  ASLEEP_REASON },
+	{ "reuse", "setsockopt(l?, SOL_SOCKET, SO_REUSEPORT, *",
+	  BOTH_TCP | V_FROM_PLAIN, "0", "-1 EOPNOTSUPP", false,
+	  REUSEPORT_REASON },
+	{ "reuse", "bind(l4, SA(&x), x.len)", BOTH_TCP | V_FROM_PLAIN,
+	  "0", "-1 EADDRINUSE", false, REUSEPORT_REASON },
+	{ "set_*", "setsockopt * 1 15 to 1", BOTH_TCP,
+	  "0", "-1 EOPNOTSUPP", false, REUSEPORT_REASON },
+	{ "set_*", "setsockopt * 1 15 to 1", ONE_END,
+	  "0", "-1 EOPNOTSUPP", true, REUSEPORT_REASON },
+	{ "set_*", "then getsockopt * 1 15", BOTH_TCP,
+	  "length 4 * 1", "length 4 * 0", false, REUSEPORT_REASON },
+	{ "set_*", "then getsockopt * 1 15", ONE_END,
+	  "length 4 * 1", "length 4 * 0", true, REUSEPORT_REASON },
+	{ "set_fresh", "then getsockopt fresh 6 12", BOTH_TCP,
+	  "length 4 * 0", "length 4 * 1", false, QUICKACK_REASON },
+	{ "set_fresh", "then getsockopt fresh 6 12", ONE_END,
+	  "length 4 * 0", "length 4 * 1", true, QUICKACK_REASON },
+	{ "zerocopy_option", "setsockopt(s, SOL_SOCKET, SO_ZEROCOPY, *",
+	  BOTH_TCP | V_TO_PLAIN, "0", "-1 EOPNOTSUPP", false,
+	  ZEROCOPY_REASON },
+	{ "zerocopy_option", "poll s", BOTH_TCP | V_TO_PLAIN,
+	  "1 OUT|ERR|WRNORM", "1 OUT|WRNORM", false, ZEROCOPY_REASON },
 	{ "acceptconn_and_type", "SO_DOMAIN of *", BOTH_ENDS,
 	  "*", "*", false, NUMBER_REASON },
 	{ "acceptconn_and_type", "SO_DOMAIN of *", ONE_END,
