@@ -41,7 +41,7 @@ def nginx(server_plain, client_plain):
         port = free_port()
         prefix = s.prefix
         s.prefix = [] if server_plain else prefix
-        pid = case_nginx.start(s, port, free_port())
+        pid = case_nginx.start(s, port)
         s.prefix = prefix
         r = s.run(['curl', '-sS', f'http://127.0.0.1:{port}/big'],
                   plain=client_plain)

@@ -30,9 +30,8 @@ http {{
 	scgi_temp_path {dir}/scgi;
 	default_type application/octet-stream;
 	server {{
-		listen 127.0.0.1:{port};
 		listen [::1]:{port};
-		listen 127.0.0.1:{own} reuseport;
+		listen 127.0.0.1:{port}{options};
 		root {dir}/www;
 		location /proxy/ {{
 			proxy_pass http://127.0.0.1:{port}/;
@@ -42,18 +41,16 @@ http {{
 '''
 
 
-def start(s, port, own):
-    """
-    A daemon with small, big and empty files, on a port that its workers share
-    and on one where each has its own listener. Its output is its logs.
-    """
+def start(s, port, options=''):
+    """A daemon with small, big and empty files. Its output is its logs."""
     os.mkdir(s.path('www'), 0o755)
     with open(s.path('www', 'small'), 'w') as f:
         f.write('a small file\n')
     open(s.path('www', 'empty'), 'w').close()
     random_file(s.path('www', 'big'), BIG)
     with open(s.path('nginx.conf'), 'w') as f:
-        f.write(CONF.format(dir=s.dir, port=port, own=own, workers=WORKERS))
+        f.write(CONF.format(dir=s.dir, port=port, options=options,
+                            workers=WORKERS))
     s.logs += [s.path('error.log')]
     # Its own path, since an upgrade executes argv[0].
     s.must([shutil.which('nginx'), '-p', s.dir, '-c', s.path('nginx.conf')])
@@ -103,10 +100,10 @@ def reload(s, pid):
 
 
 def session(s):
-    port, own = free_port(), free_port()
+    port = free_port()
     url = f'http://127.0.0.1:{port}'
     out = {}
-    pid = start(s, port, own)
+    pid = start(s, port)
     wait_until(lambda: workers(pid), 'the workers')
 
     def curl(*args):
@@ -121,8 +118,6 @@ def session(s):
     out['small file'] = curl(f'{url}/small')
     out['empty file'] = curl(f'{url}/empty')
     out['IPv6'] = curl(f'http://[::1]:{port}/small')
-    out['listener of a worker'] = [curl(f'http://127.0.0.1:{own}/small')
-                                   for _ in range(4)]
     out['no such file'] = curl('-w', '%{http_code}', '-o', '/dev/null',
                                f'{url}/none')
     code, text, err = curl('-I', f'{url}/big')
@@ -198,3 +193,19 @@ def session(s):
     os.kill(new, signal.SIGQUIT)
     wait_until(lambda: gone(new), 'nginx to end')
     return out
+
+
+def reuseport(s):
+    """Each worker has a listener of its own, on the same port."""
+    port = free_port()
+    pid = start(s, port, ' reuseport')
+    url = f'http://127.0.0.1:{port}/small'
+    answers = [s.run(['curl', '-sS', url]) for _ in range(20)]
+    os.kill(pid, signal.SIGQUIT)
+    wait_until(lambda: gone(pid), 'nginx to end')
+    return {'a listener a worker': [(r.code, r.out, r.err) for r in answers]}
+
+
+def run(t):
+    t.compare(session, CONNECTIONS, PAYLOAD)
+    t.compare(reuseport, 20, 20 * 200)
