@@ -37,8 +37,8 @@
 	"the kernel keeps SO_ZEROCOPY to its own families; without it "	\
 	"MSG_ZEROCOPY copies and reports nothing"
 #define QUICKACK_REASON							\
-	"before connect() TCP_QUICKACK reads back as on; there is nothing "\
-	"to acknowledge yet"
+	"turning TCP_QUICKACK off before connect() is overlooked: it would "\
+	"hold back the packet by which the two ends meet"
 
 /* A plain end of a mixed pair answers as TCP does. */
 #define BOTH_ENDS	(V_RING | V_FORCED)
