@@ -810,8 +810,10 @@ TEST_F_TIMEOUT(limit, no_memory, 300)
 
 			fail_nth(0);
 			failed++;
+			/* EFAULT: user memory "fails", too */
 			EXPECT_TRUE(err == ENOMEM || err == ENOBUFS ||
-				    err == EAGAIN || err == ECONNREFUSED) {
+				    err == EAGAIN || err == ECONNREFUSED ||
+				    err == EFAULT) {
 				TH_LOG("allocation %d: %s", n, strerror(err));
 			}
 			close(c);
@@ -840,6 +842,101 @@ TEST_F_TIMEOUT(limit, no_memory, 300)
 	       nomem);
 	EXPECT_LT(0, nomem);
 	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
+/* The same for socket() and accept(): an errno, and the next try works. */
+TEST_F_TIMEOUT(limit, no_memory_for_a_socket, 300)
+{
+	int n, c, s, failed = 0;
+
+	if (!fail_nth(0))
+		SKIP(return, "no fault injection in this kernel");
+	for (n = 1; n < 40; n++) {
+		fail_nth(n);
+		c = end_socket(END_L5, AF_INET);
+		fail_nth(0);
+		if (c < 0) {
+			failed++;
+			EXPECT_TRUE(c == -ENOMEM || c == -ENOBUFS ||
+				    c == -ENFILE || c == -EMFILE) {
+				TH_LOG("socket, %d: %s", n, strerror(-c));
+			}
+			c = end_socket(END_L5, AF_INET);
+		}
+		ASSERT_LE(0, c);
+		ASSERT_EQ(0, connect(c, &self->to.sa, self->to.len));
+		fail_nth(n);
+		s = accept(self->listener, NULL, NULL);
+		if (s < 0) {
+			int err = errno;
+
+			fail_nth(0);
+			failed++;
+			EXPECT_TRUE(err == ENOMEM || err == ENOBUFS ||
+				    err == ENFILE || err == EMFILE) {
+				TH_LOG("accept, %d: %s", n, strerror(err));
+			}
+			s = accept(self->listener, NULL, NULL);
+		}
+		fail_nth(0);
+		ASSERT_LE(0, s);
+		ASSERT_EQ(l5_transport(c), l5_transport(s));
+		ASSERT_TRUE(end_exchange(c, s, 2000, 0));
+		close(c);
+		close(s);
+	}
+	EXPECT_LT(0, failed);
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+}
+
+/* A send or receive that fails has moved nothing; the stream stays exact. */
+TEST_F_TIMEOUT(limit, no_memory_in_transfer, 300)
+{
+	static uint8_t buf[50000];
+	int n, c, s, failed = 0;
+
+	if (!fail_nth(0))
+		SKIP(return, "no fault injection in this kernel");
+	for (n = 1; n < 40; n++) {
+		size_t put = 0, got = 0;
+		ssize_t ret;
+
+		ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+		l5_fill(buf, sizeof(buf), 0);
+		fail_nth(n);
+		ret = send(c, buf, sizeof(buf), MSG_DONTWAIT);
+		fail_nth(0);
+		if (ret < 0) {
+			failed++;
+			EXPECT_TRUE(errno == ENOMEM || errno == ENOBUFS ||
+				    errno == EFAULT || errno == EAGAIN) {
+				TH_LOG("send, %d: %s", n, strerror(errno));
+			}
+		} else {
+			put = ret;
+		}
+		ASSERT_TRUE(end_put(c, sizeof(buf) - put, put));
+		memset(buf, 0, sizeof(buf));
+		fail_nth(n);
+		ret = recv(s, buf, sizeof(buf), MSG_DONTWAIT);
+		fail_nth(0);
+		if (ret < 0) {
+			failed++;
+			EXPECT_TRUE(errno == ENOMEM || errno == EFAULT) {
+				TH_LOG("recv, %d: %s", n, strerror(errno));
+			}
+		} else {
+			got = ret;
+			ASSERT_EQ(-1, l5_check(buf, got, 0));
+		}
+		ASSERT_TRUE(end_get(s, sizeof(buf) - got, got));
+		ASSERT_TRUE(end_exchange(c, s, 1000, 0));
+		close(c);
+		close(s);
+	}
+	EXPECT_LT(0, failed);
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
 	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
 }
 
