@@ -93,8 +93,8 @@ const struct deviation deviations[] = {
 	{ "passes_a_file", "received *", V_UN, "1", "*", false,
 	  RIGHTS_REASON },
 	{ "passes_credentials", "credentials", V_UN, "1", "0", false,
-	  "bytes in a ring do not say who wrote them: SCM_CREDENTIALS are "
-	  "not delivered; SO_PEERCRED is" },
+	  "bytes in a ring do not say who wrote them: SO_PASSCRED before "
+	  "connect() or listen() keeps AF_UNIX, later it brings nothing" },
 	{ "lowat", "poll c->a", V_UN,
 	  "1 IN|OUT|*", "1 OUT|*", true, LOWAT_REASON },
 	{ "lowat", "epoll now", V_UN, "1 1:IN", "0", false, LOWAT_REASON },
