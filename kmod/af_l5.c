@@ -59,9 +59,9 @@ bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason)
 	do {
 		if (!(l5_next[from] & BIT(to)))
 			return false;
-		WRITE_ONCE(l5->reason, reason);
 		/* I, pairs with H */
 	} while (!try_cmpxchg_release(&l5->state, &from, to));
+	WRITE_ONCE(l5->reason, reason);
 
 	WRITE_ONCE(l5->sk.sk_state, tcp_state[to]);
 	if (to == L5_SHM)

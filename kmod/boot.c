@@ -31,7 +31,7 @@ static const int l5_boot_family[L5PROTO_MAX] = {
 
 /*
  * TCP's operations for a listener with ours before conn_request; a table for
- * IPv4 and one for IPv6, filled on the first listen and constant from then on.
+ * IPv4 and one for IPv6, filled with the first socket and constant from then on.
  */
 struct l5_af_ops {
 	const struct inet_connection_sock_af_ops *orig;
@@ -72,6 +72,8 @@ static int l5_conn_request(const struct l5_af_ops *af, struct sock *sk,
 {
 	const struct l5_sock *l5;
 
+	/* a child made from the SYN would not shed what it inherits in time */
+	WRITE_ONCE(inet_csk(sk)->icsk_accept_queue.fastopenq.max_qlen, 0);
 	rcu_read_lock();
 	l5 = rcu_dereference_sk_user_data(sk);
 	/* with TCP_DEFER_ACCEPT there is no child before the first byte */
@@ -107,14 +109,15 @@ void l5_boot_error(struct l5_sock *l5)
 		return;
 	spin_lock_bh(&l5->err_lock);
 	if (!l5->err_shown) {
-		WRITE_ONCE(l5->sk.sk_err, READ_ONCE(bsk->sk_err));
-		l5->err_shown = !!l5->sk.sk_err;
+		l5->err_shown = READ_ONCE(bsk->sk_err);
+		WRITE_ONCE(l5->sk.sk_err, l5->err_shown);
 	} else if (!READ_ONCE(l5->sk.sk_err)) {
-		WRITE_ONCE(bsk->sk_err, 0);
-		l5->err_shown = false;
+		/* but not another one that came since */
+		cmpxchg(&bsk->sk_err, l5->err_shown, 0);
+		l5->err_shown = 0;
 	} else if (!READ_ONCE(bsk->sk_err)) {
-		WRITE_ONCE(l5->sk.sk_err, 0);
-		l5->err_shown = false;
+		cmpxchg(&l5->sk.sk_err, l5->err_shown, 0);
+		l5->err_shown = 0;
 	}
 	spin_unlock_bh(&l5->err_lock);
 }
@@ -140,7 +143,7 @@ static void l5_boot_state_change(struct sock *bsk)
 	read_lock_bh(&bsk->sk_callback_lock);
 	l5 = bsk->sk_user_data;
 	if (l5) {
-		if (l5->proto != L5PROTO_UNIX &&
+		if (l5->proto != L5PROTO_UNIX && l5->boot->sk == bsk &&
 		    READ_ONCE(bsk->sk_state) == TCP_ESTABLISHED &&
 		    l5_state(l5) == L5_CONNECTING)
 			l5_meet_established(l5);
@@ -163,6 +166,7 @@ void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
 	struct sock *bsk = boot->sk;
 
 	l5->boot = boot;
+	lock_sock(bsk);
 	write_lock_bh(&bsk->sk_callback_lock);
 	rcu_assign_pointer(bsk->sk_wq, &sock->wq);
 	rcu_assign_sk_user_data(bsk, l5);
@@ -171,6 +175,26 @@ void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
 	write_unlock_bh(&bsk->sk_callback_lock);
 	/* F_SETFL marks the owner alone; the wait queue knows who wants it */
 	sock_set_flag(bsk, SOCK_FASYNC);
+	release_sock(bsk);
+}
+
+/* What our table is made from; a fresh socket has TCP's own operations. */
+static void l5_af_fill(struct l5_sock *l5, const struct sock *bsk)
+{
+	const struct inet_connection_sock *icsk = inet_csk(bsk);
+	struct l5_af_ops *af = l5_af_of(l5);
+
+	if (smp_load_acquire(&af->orig))
+		return;
+	mutex_lock(&l5_af_lock);
+	if (!af->orig) {
+		af->ops = *icsk->icsk_af_ops;
+		af->ops.conn_request = l5->proto == L5PROTO_INET6 ?
+				       l5_conn_request_v6 : l5_conn_request_v4;
+		/* Q, pairs with the look above: the table, then its mark */
+		smp_store_release(&af->orig, icsk->icsk_af_ops);
+	}
+	mutex_unlock(&l5_af_lock);
 }
 
 /**
@@ -193,6 +217,8 @@ int l5_boot_create(struct l5_sock *l5, struct net *net, int kern)
 	if (err)
 		return err;
 	WRITE_ONCE(l5_wakeup, boot->sk->sk_state_change);
+	if (l5->proto != L5PROTO_UNIX)
+		l5_af_fill(l5, boot->sk);
 	l5_boot_attach(l5, boot, l5->sk.sk_socket);
 	l5_opts_inherit(l5, l5);
 	return 0;
@@ -242,15 +268,6 @@ static void l5_listen_hook(struct l5_sock *l5)
 		l5_meet_unix_listen(l5);
 		return;
 	}
-	mutex_lock(&l5_af_lock);
-	if (!af->orig) {
-		af->ops = *icsk->icsk_af_ops;
-		af->ops.conn_request = l5->proto == L5PROTO_INET6 ?
-				       l5_conn_request_v6 : l5_conn_request_v4;
-		af->orig = icsk->icsk_af_ops;
-	}
-	mutex_unlock(&l5_af_lock);
-
 	lock_sock(bsk);
 	if (icsk->icsk_af_ops == af->orig) {
 		bsk->sk_state_change = l5_listen_state_change;
@@ -314,6 +331,15 @@ void l5_boot_release(struct l5_sock *l5)
 		l5_meet_close(l5);
 	}
 	l5_opts_push(l5);
+	/*
+	 * First take the bootstrap its callbacks: what it hears from here on
+	 * enters no meeting, and it may outlive us and the module.
+	 */
+	write_lock_bh(&bsk->sk_callback_lock);
+	rcu_assign_sk_user_data(bsk, NULL);
+	bsk->sk_state_change = l5_wakeup;
+	bsk->sk_error_report = l5->sk.sk_error_report;
+	write_unlock_bh(&bsk->sk_callback_lock);
 	l5_meet_cancel(l5);
 	/* which AF_UNIX does not know */
 	abort = l5->proto != L5PROTO_UNIX && sock_flag(bsk, SOCK_LINGER) &&
@@ -321,10 +347,6 @@ void l5_boot_release(struct l5_sock *l5)
 	/* a late match may have decided just before */
 	if (l5_state(l5) == L5_SHM && l5_conn_close(l5, abort))
 		l5_reset(l5);
-
-	write_lock_bh(&bsk->sk_callback_lock);
-	rcu_assign_sk_user_data(bsk, NULL);
-	write_unlock_bh(&bsk->sk_callback_lock);
 	sock_release(boot);
 	if (l5->conn)
 		l5_conn_put(l5->conn);
@@ -434,24 +456,40 @@ out:
 	mutex_unlock(&l5->lock);
 }
 
+/*
+ * Connecting is over without a connection. Under the bootstrap's lock, since
+ * that is what a handshake on its way holds when it enters a meeting.
+ */
 static void l5_connect_failed(struct l5_sock *l5)
 {
-	mutex_lock(&l5->lock);
-	if (l5_state(l5) == L5_CONNECTING &&
-	    READ_ONCE(l5->boot->sk->sk_state) == TCP_CLOSE) {
-		l5_conn_drop(l5);
-		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
+	struct sock *bsk = l5->boot->sk;
+
+	lockdep_assert_held(&l5->lock);
+	lock_sock(bsk);
+	if (l5_state(l5) == L5_CONNECTING && bsk->sk_state == TCP_CLOSE) {
+		l5_meet_cancel(l5);
+		/* unless the peer was a moment faster */
+		if (l5_state(l5) == L5_CONNECTING)
+			l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
 	}
-	mutex_unlock(&l5->lock);
+	release_sock(bsk);
+	if (l5_state(l5) == L5_IDLE)
+		l5_conn_drop(l5);
 }
 
 static int l5_connected(struct l5_sock *l5, int flags)
 {
+	mutex_lock(&l5->lock);
 	/* an option made connect() return before there is a connection */
 	if (l5_state(l5) == L5_CONNECTING && l5->why)
 		l5_set_state(l5, L5_BASE, l5->why);
 	else if (l5_state(l5) == L5_CONNECTING && l5->proto == L5PROTO_UNIX)
 		l5_meet_unix_connected(l5);
+	else if (l5_state(l5) == L5_IDLE)
+		l5_set_state(l5, L5_BASE, L5_REASON_CONNECT);
+	mutex_unlock(&l5->lock);
+	if (l5->proto == L5PROTO_UNIX)
+		l5->sk.sk_state_change(&l5->sk);
 	l5_opts_pull(l5);
 	if (flags & O_NONBLOCK)
 		return l5_undecided(l5) ? -EINPROGRESS : 0;
@@ -459,8 +497,11 @@ static int l5_connected(struct l5_sock *l5, int flags)
 	 * Bounded by net.l5.match_ms. Interruptible, since sk_state_change
 	 * wakes no other sleep; a signal costs the connection its rings.
 	 */
-	if (wait_event_interruptible(*sk_sleep(&l5->sk), l5_decided(l5)))
+	if (wait_event_interruptible(*sk_sleep(&l5->sk), l5_decided(l5))) {
+		mutex_lock(&l5->lock);
 		l5_meet_stay(l5, L5_REASON_TIMEOUT);
+		mutex_unlock(&l5->lock);
+	}
 	if (l5_state(l5) == L5_BASE)
 		l5_connect_settle(l5);
 	return 0;
@@ -471,24 +512,27 @@ static int l5_disconnect(struct socket *sock, struct l5_sockaddr *addr,
 			 int len, int flags)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
-	int err, state;
+	struct sock *bsk = l5->boot->sk;
+	bool listened;
+	int err;
 
 	mutex_lock(&l5->lock);
-	l5_meet_stay(l5, L5_REASON_CONNECT);
-	state = l5_state(l5);
-	if (state == L5_LISTEN) {
+	listened = l5_state(l5) == L5_LISTEN;
+	if (listened)
 		l5_meet_close(l5);
-	} else if (state == L5_CONNECTING) {
-		l5_meet_cancel(l5);
-	} else if (state == L5_SHM) {
+	err = l5->boot->ops->connect(l5->boot, addr, len, flags);
+	if (listened)
+		l5_listen_unhook(l5);
+	/* a handshake that was under way has ended by now, or never will */
+	lock_sock(bsk);
+	l5_meet_cancel(l5);
+	if (l5_state(l5) == L5_SHM) {
 		l5_conn_close(l5, true);
 		WRITE_ONCE(l5->nopair, L5_REASON_CONNECT);
 	}
-	err = l5->boot->ops->connect(l5->boot, addr, len, flags);
-	if (state == L5_LISTEN)
-		l5_listen_unhook(l5);
-	if (state != L5_IDLE)
+	if (l5_state(l5) != L5_IDLE)
 		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
+	release_sock(bsk);
 	mutex_unlock(&l5->lock);
 	return err;
 }
@@ -513,6 +557,7 @@ int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 		return l5_disconnect(sock, addr, len, flags);
 
 	l5_opts_push(l5);
+	l5_boot_error(l5);
 	l5_connect_begin(l5);
 	if (l5_undecided(l5)) {
 		if (flags & O_NONBLOCK)
@@ -520,10 +565,13 @@ int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 		l5_wait_decided(l5, MAX_SCHEDULE_TIMEOUT);
 	}
 	err = l5->boot->ops->connect(l5->boot, addr, len, flags);
-	if (!err)
+	if (!err) {
 		err = l5_connected(l5, flags);
-	else if (err != -EINPROGRESS && err != -EALREADY)
+	} else if (err != -EINPROGRESS && err != -EALREADY) {
+		mutex_lock(&l5->lock);
 		l5_connect_failed(l5);
+		mutex_unlock(&l5->lock);
+	}
 	l5_boot_error(l5);
 	return err;
 }
@@ -543,6 +591,10 @@ int l5_listen(struct socket *sock, int backlog)
 
 	l5_opts_push(l5);
 	mutex_lock(&l5->lock);
+	if (l5_state(l5) == L5_CONNECTING) {
+		mutex_unlock(&l5->lock);
+		return -EINVAL;
+	}
 	fresh = l5_state(l5) == L5_IDLE;
 	if (fresh) {
 		l5_meet_reopen(l5);
@@ -582,7 +634,9 @@ static void l5_accepted(struct l5_sock *l5, struct l5_sock *listener,
 		l5_set_state(l5, L5_SHM, L5_REASON_NONE);
 		return;
 	}
-	why = conn ? conn->reason : l5_why_not(listener);
+	why = l5_why_not(listener);
+	if (!why && conn)
+		why = conn->reason;
 	l5_set_state(l5, L5_BASE, why ?: L5_REASON_PEER);
 	if (conn)
 		l5_conn_put(conn);
@@ -686,10 +740,8 @@ int l5_shutdown(struct socket *sock, int how)
 	if (unlisten) {
 		l5_listen_unhook(l5);
 		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
-	} else if (l5_state(l5) == L5_CONNECTING &&
-		   READ_ONCE(l5->boot->sk->sk_state) == TCP_CLOSE) {
-		l5_meet_cancel(l5);
-		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
+	} else {
+		l5_connect_failed(l5);
 	}
 	mutex_unlock(&l5->lock);
 	l5_boot_error(l5);

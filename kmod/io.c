@@ -9,6 +9,7 @@
  * comes before the end.
  */
 #include <linux/compat.h>
+#include <linux/file.h>
 #include <linux/poll.h>
 #include <linux/sched/clock.h>
 #include <linux/sched/signal.h>
@@ -64,6 +65,18 @@ static bool l5_tx_ended(struct l5_sock *l5)
 	       READ_ONCE(bsk->sk_state) == TCP_CLOSE ||
 	       test_bit(L5_END_FIN, &l5_own(l5)->flags) ||
 	       test_bit(L5_END_CLOSED, &l5_peer(l5)->flags);
+}
+
+/* Is the peer gone, and that all? TCP takes bytes then, and is reset. */
+static bool l5_tx_gone(struct l5_sock *l5)
+{
+	const struct sock *bsk = l5->boot->sk;
+
+	return l5->proto != L5PROTO_UNIX && !READ_ONCE(bsk->sk_err) &&
+	       !READ_ONCE(l5->sk.sk_err) &&
+	       !(READ_ONCE(bsk->sk_shutdown) & SEND_SHUTDOWN) &&
+	       READ_ONCE(bsk->sk_state) != TCP_CLOSE &&
+	       !test_bit(L5_END_FIN, &l5_own(l5)->flags);
 }
 
 static bool l5_tx_ready(struct l5_sock *l5)
@@ -213,8 +226,11 @@ static int l5_wait_rx(struct l5_sock *l5, long *timeo, bool may_spin,
 	u64 start, ns = 0;
 	int err = 0;
 
-	if (!*timeo)
-		return -EAGAIN;
+	if (!*timeo) {
+		/* who asked once and for all to be told polls no more */
+		l5_wait_arm(&l5_own(l5)->ctrl->rx_wait);
+		return l5_rx_ready(l5, seen) ? 0 : -EAGAIN;
+	}
 	if (may_spin)
 		ns = l5_spin_ns(l5, &adapt);
 	if (!ns && !adapt)
@@ -266,9 +282,7 @@ static int l5_connecting(struct l5_sock *l5, bool nonblock, long timeo)
 {
 	if (l5_state(l5) != L5_CONNECTING)
 		return 0;
-	if (nonblock)
-		return l5_undecided(l5) ? -EAGAIN : 0;
-	return l5_wait_decided(l5, timeo);
+	return l5_wait_decided(l5, nonblock ? 0 : timeo);
 }
 
 /*
@@ -348,16 +362,50 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 ended:
 	if (done)
 		return done;
-	/* local: shut down here, but the bootstrap has not been told yet */
-	if (test_bit(L5_END_FIN, &l5_own(l5)->flags) &&
-	    !(READ_ONCE(l5->boot->sk->sk_shutdown) & SEND_SHUTDOWN))
-		return sk_stream_error(&l5->sk, msg->msg_flags, -EPIPE);
-	err = sock_error(&l5->sk);
-	if (err == -EPROTO)
-		return err;
-	if (err)
-		WRITE_ONCE(l5->sk.sk_err, -err);
-	return l5_boot_sendmsg(l5, msg, len);
+	/* never the bytes themselves to the bootstrap: nobody reads them there */
+	if (l5_tx_gone(l5)) {
+		l5_send_to_closed(l5);
+		return len;
+	}
+	l5_boot_error(l5);
+	if (!READ_ONCE(l5->boot->sk->sk_err) && READ_ONCE(l5->sk.sk_err))
+		return sock_error(&l5->sk);
+	err = sk_stream_error(l5->boot->sk, msg->msg_flags, -EPIPE);
+	l5_boot_error(l5);
+	return err;
+}
+
+/*
+ * AF_UNIX collects cycles of sockets in flight among sockets that it knows. It
+ * does not know who owns a bootstrap, so no socket may travel over one.
+ */
+static int l5_scm_check(struct msghdr *msg)
+{
+	struct cmsghdr *cmsg;
+	int i, n;
+
+	for_each_cmsghdr(cmsg, msg) {
+		int *fds = (int *)CMSG_DATA(cmsg);
+
+		if (!CMSG_OK(msg, cmsg))
+			return -EINVAL;
+		if (cmsg->cmsg_level != SOL_SOCKET ||
+		    cmsg->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (cmsg->cmsg_len - sizeof(*cmsg)) / sizeof(int);
+		for (i = 0; i < n; i++) {
+			struct file *file = fget(fds[i]);
+			bool sock;
+
+			if (!file)
+				continue;
+			sock = S_ISSOCK(file_inode(file)->i_mode);
+			fput(file);
+			if (sock)
+				return -EOPNOTSUPP;
+		}
+	}
+	return 0;
 }
 
 /**
@@ -379,6 +427,11 @@ int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 		return err;
 	if (l5_state(l5) == L5_SHM)
 		return l5_shm_sendmsg(l5, msg, len);
+	if (l5->proto == L5PROTO_UNIX && msg->msg_controllen) {
+		err = l5_scm_check(msg);
+		if (err)
+			return err;
+	}
 	err = l5_boot_sendmsg(l5, msg, len);
 	/* connected by sending, with TCP Fast Open */
 	if (err >= 0 && l5_state(l5) == L5_IDLE)
@@ -464,15 +517,20 @@ int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 /* Is there as much as SO_RCVLOWAT wants? */
 static bool l5_poll_readable(struct l5_sock *l5)
 {
+	const struct l5_end *peer = l5_peer(l5);
 	size_t low = READ_ONCE(l5->sk.sk_rcvlowat);
 	bool ret;
 
 	if (!l5_ring_readable(l5))
 		return false;
-	if (low <= 1)
+	/* AF_UNIX's poll does not look at it */
+	if (low <= 1 || l5->proto == L5PROTO_UNIX)
 		return true;
-	/* a full ring has all it will ever have */
-	low = min_t(size_t, low, l5_peer(l5)->size / 4);
+	/* a ring that cannot take more has all it will ever have */
+	if (READ_ONCE(peer->starved) ||
+	    READ_ONCE(peer->prod.tail) - READ_ONCE(l5_own(l5)->cons.head) >=
+	    peer->size / 4)
+		return true;
 	mutex_lock(&l5->rx_lock);
 	ret = l5_ring_count(l5, !l5->end, low) >= low;
 	mutex_unlock(&l5->rx_lock);
@@ -503,8 +561,14 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 	l5_boot_error(l5);
 	if (l5_undecided(l5))
 		return 0;
-	if (l5_state(l5) != L5_SHM)
-		return l5->boot->ops->poll(file, l5->boot, NULL);
+	if (l5_state(l5) != L5_SHM) {
+		mask = l5->boot->ops->poll(file, l5->boot, NULL);
+		/* the handshake may be over since */
+		if (l5_undecided(l5))
+			return 0;
+		if (l5_state(l5) != L5_SHM)
+			return mask;
+	}
 
 	ctrl = l5_own(l5)->ctrl;
 	l5_wait_arm(&ctrl->rx_wait);

@@ -23,12 +23,13 @@
  *   l5_sock.lock (mutex)      connect, listen, disconnect of one socket
  *   l5_sock.tx_lock, rx_lock  (mutexes, never both) cursors of one direction
  *   lock_sock(l5_sock)        its SOL_SOCKET options
- *   lock_sock(bootstrap)      its own business
+ *   lock_sock(bootstrap)      its own business; held where a client enters a
+ *                             meeting, so also where it gives connecting up
+ *   boot->sk_callback_lock    bootstrap to l5_sock pointer
  *   meet bucket (spin, bh)    the table of open meetings; who takes one out of
  *                             it decides its outcome
  *   l5_unix_lock              (spin, bh) the AF_UNIX listeners
  *   l5_sock.pending_lock      (spin, bh) a listener's decided, unaccepted ones
- *   boot->sk_callback_lock    bootstrap to l5_sock pointer
  *
  * The softirq that completes a handshake holds the bootstrap's spinlock and
  * takes the last three. No lock of these is held across a sleep but the
@@ -187,7 +188,7 @@ struct l5_opts {
  * @nopair: reason not to offer rings at all, L5_REASON_NONE if there is none
  * @why: reason why the present connect() offers none, likewise
  * @spin_us: option L5_SPIN_US
- * @err_shown: the bootstrap's error was copied to @sk, under @err_lock
+ * @err_shown: the bootstrap's error as copied to @sk, under @err_lock
  * @spin_win: ns that spinning is worth at present, see l5_spun()
  * @awaits: has sent since it last received
  * @polled: when a poll found nothing, 0 if none did since
@@ -214,10 +215,10 @@ struct l5_sock {
 	u8 force;
 	u8 nopair;
 	u8 why;
-	bool err_shown;
 	bool closing;
 	bool awaits;
 	int spin_us;
+	int err_shown;
 	u64 spin_win;
 	u64 polled;
 	struct l5_opts opts;

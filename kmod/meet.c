@@ -71,7 +71,11 @@ void l5_meet_note(u32 isn)
 
 static struct l5_bucket *l5_bucket(u64 key)
 {
-	return &l5_buckets[hash_64(key, L5_MEET_BITS)];
+	static u32 seed __read_mostly;
+
+	net_get_random_once(&seed, sizeof(seed));
+	return &l5_buckets[jhash_2words(key, key >> 32, seed) &
+			   ((1 << L5_MEET_BITS) - 1)];
 }
 
 static struct l5_conn *l5_meet_find(struct l5_bucket *b, u64 key)
@@ -144,8 +148,8 @@ void l5_meet_established(struct l5_sock *l5)
 	struct l5_conn *conn = l5->conn;
 	struct l5_bucket *b;
 
-	if (l5->why) {
-		l5_set_state(l5, L5_BASE, l5->why);
+	if (l5->why || !conn || !hlist_unhashed(&conn->hash)) {
+		l5_set_state(l5, L5_BASE, l5->why ?: L5_REASON_CONNECT);
 		return;
 	}
 	if (READ_ONCE(*l5_note(isn)) != isn) {
@@ -165,20 +169,23 @@ void l5_meet_established(struct l5_sock *l5)
 }
 
 /*
- * Make a decided connection wait for accept(). A closing listener takes none:
- * the bootstrap will be reset, and with it the client.
+ * Pair the client with a listener's child, which waits for accept(). A closing
+ * listener takes none; it resets the child.
  */
-static void l5_meet_pend(struct l5_sock *listener, struct l5_conn *conn,
-			 struct sock *child)
+static void l5_meet_pend(struct l5_bucket *b, struct l5_conn *conn,
+			 struct l5_sock *listener, struct sock *child)
 {
 	spin_lock_bh(&listener->pending_lock);
-	if (!listener->closing) {
+	if (listener->closing || child->sk_user_data || l5_why_not(listener)) {
+		conn->reason = L5_REASON_PEER;
+		l5_meet_decide(b, conn, NULL);
+	} else {
+		l5_meet_decide(b, conn, listener);
 		refcount_inc(&conn->ref);
+		sock_hold(child);
 		conn->child = child;
 		child->sk_user_data = conn;
 		list_add_tail(&conn->pending, &listener->pending);
-	} else {
-		set_bit(L5_END_CLOSED, &conn->end[L5_SERVER].flags);
 	}
 	spin_unlock_bh(&listener->pending_lock);
 }
@@ -199,8 +206,7 @@ void l5_meet_child(struct l5_sock *listener, struct sock *child)
 	spin_lock_bh(&b->lock);
 	conn = l5_meet_find(b, key);
 	if (conn) {
-		l5_meet_decide(b, conn, listener);
-		l5_meet_pend(listener, conn, child);
+		l5_meet_pend(b, conn, listener, child);
 		wake = &conn->client->sk;
 		sock_hold(wake);
 	}
@@ -247,12 +253,15 @@ void l5_meet_unix_connected(struct l5_sock *l5)
 		spin_lock(&l5_unix_lock);
 		hlist_for_each_entry(l, &l5_unix_listeners, unix_node)
 			if (addr && unix_sk(l->boot->sk)->addr == addr &&
-			    !l5_why_not(l))
+			    !l5_why_not(l)) {
 				listener = l;
+				break;
+			}
 		conn->reason = L5_REASON_PEER;
-		l5_meet_decide(b, conn, listener);
 		if (listener)
-			l5_meet_pend(listener, conn, peer);
+			l5_meet_pend(b, conn, listener, peer);
+		else
+			l5_meet_decide(b, conn, NULL);
 		spin_unlock(&l5_unix_lock);
 	}
 	spin_unlock_bh(&b->lock);
@@ -287,10 +296,11 @@ static struct l5_conn *l5_meet_accept_unix(struct l5_sock *listener,
 	if (!peer)
 		return NULL;
 	spin_lock_bh(&b->lock);
-	conn = l5_why_not(listener) ? NULL : l5_meet_find(b, key);
+	conn = l5_meet_find(b, key);
 	if (conn) {
 		refcount_inc(&conn->ref);
-		l5_meet_decide(b, conn, listener);
+		conn->reason = L5_REASON_PEER;
+		l5_meet_decide(b, conn, l5_why_not(listener) ? NULL : listener);
 	}
 	spin_unlock_bh(&b->lock);
 	sock_put(peer);
@@ -319,6 +329,8 @@ struct l5_conn *l5_meet_accept(struct l5_sock *listener, struct sock *child)
 		child->sk_user_data = NULL;
 	}
 	spin_unlock_bh(&listener->pending_lock);
+	if (conn)
+		sock_put(child);
 	return conn;
 }
 
@@ -392,6 +404,10 @@ void l5_meet_close(struct l5_sock *listener)
 
 	list_for_each_entry_safe(conn, tmp, &drop, pending) {
 		list_del_init(&conn->pending);
+		/* also one that accept() holds already, but will find bare */
+		if (listener->proto != L5PROTO_UNIX)
+			tcp_abort(conn->child, ECONNABORTED);
+		sock_put(conn->child);
 		l5_conn_put(conn);
 	}
 }

@@ -99,6 +99,12 @@ static int l5_sysctl_init(struct net *net, struct l5_net *ln)
 	t = kmemdup(l5_sysctls, sizeof(l5_sysctls), GFP_KERNEL);
 	if (!t)
 		return -ENOMEM;
+	/* memory is the host's: who made a user namespace may not ask for more */
+	if (net->user_ns != &init_user_ns) {
+		t[L5_CTL_RING_MAX_KB].mode = 0444;
+		t[L5_CTL_MEM_MAX_KB].mode = 0444;
+		t[L5_CTL_MATCH_MS].mode = 0444;
+	}
 	t[L5_CTL_ENABLED].data = &ln->enabled;
 	t[L5_CTL_SPIN_US].data = &ln->spin_us;
 	t[L5_CTL_RING_KB].data = &ln->ring_kb;

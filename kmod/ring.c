@@ -12,8 +12,9 @@
  * Pages are counted against the namespace's limit and charged to the memory
  * cgroup that connected. Each ring is granted L5_GRANT pages when the ends are
  * paired, or there is no pair; with those alone bytes always flow, so later
- * shortage makes a ring small, but never fails a send. Pages are freed with
- * the connection and not before.
+ * shortage makes a ring small, but fails no send. Only the first send of a ring
+ * allocates them, and is ENOBUFS if there is no memory even for that. Pages are
+ * freed with the connection and not before.
  *
  * Cursors are the kernel's own copies; what it reads from memory it shares is
  * read once and checked.
@@ -36,12 +37,17 @@
 #define L5_GRANT	2
 #define L5_GRANT_PAIR	(2 * L5_GRANT + 2)
 
-static struct page *l5_page_alloc(struct l5_conn *conn)
+/*
+ * @hard: what the connection cannot do without. For more than that nobody in
+ * the connecting task's memory cgroup is to be killed.
+ */
+static struct page *l5_page_alloc(struct l5_conn *conn, bool hard)
 {
 	struct mem_cgroup *old = set_active_memcg(conn->memcg);
 	struct page *page;
 
-	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN);
+	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN |
+			  (hard ? 0 : __GFP_NORETRY));
 	set_active_memcg(old);
 	if (page)
 		atomic_long_inc(&conn->acct->pages);
@@ -90,7 +96,7 @@ struct l5_conn *l5_conn_alloc(struct l5_sock *client)
 	conn->memcg = get_mem_cgroup_from_mm(current->mm);
 	l5_meet_init_conn(conn);
 	for (i = 0; i < 2; i++) {
-		struct page *page = l5_page_alloc(conn);
+		struct page *page = l5_page_alloc(conn, true);
 
 		if (!page) {
 			l5_conn_put(conn);
@@ -174,9 +180,10 @@ static u32 l5_ring_size(struct l5_net *ln, const struct sock *writer,
  */
 bool l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener)
 {
-	struct sock *client = conn->client->boot->sk;
+	/* the owners know of options that were set a moment ago */
+	struct sock *client = &conn->client->sk;
 	struct l5_net *ln = conn->client->ln;
-	struct sock *server = listener->boot->sk;
+	struct sock *server = &listener->sk;
 	u32 size[2];
 	int i;
 
@@ -330,7 +337,7 @@ static int l5_ring_next_page(struct l5_sock *l5, struct l5_end *e)
 				return -ENOBUFS;
 			e->granted++;
 		}
-		page = l5_page_alloc(l5->conn);
+		page = l5_page_alloc(l5->conn, e->npages < L5_GRANT);
 		if (!page)
 			return -ENOBUFS;
 		e->npages++;
@@ -420,6 +427,17 @@ void l5_ring_violation(struct l5_sock *l5)
 	sk_error_report(&l5->sk);
 }
 
+/* How much of its ring a writer may use: SO_SNDBUF can be set late. */
+static u32 l5_ring_extent(const struct l5_sock *l5)
+{
+	u32 size = l5_own(l5)->size, sndbuf;
+
+	if (likely(!(l5->sk.sk_userlocks & SOCK_SNDBUF_LOCK)))
+		return size;
+	sndbuf = READ_ONCE(l5->sk.sk_sndbuf) / 2;
+	return min(size, max(sndbuf, L5_RING_MIN));
+}
+
 /*
  * Room for a record, or 0 if it is better to wait: a large send is not to
  * dribble into a nearly full ring, one small record at a time.
@@ -427,15 +445,17 @@ void l5_ring_violation(struct l5_sock *l5)
 static int l5_ring_room(struct l5_sock *l5, u32 want)
 {
 	struct l5_end *own = l5_own(l5);
-	u32 low = min(want, own->size / 8);
+	u32 extent = l5_ring_extent(l5);
+	u32 slack = own->size - extent;
+	u32 low = min(want, extent / 8);
 
-	if (l5_prod_room(&own->prod) < min(want, L5_PIECE)) {
+	if (l5_prod_room(&own->prod) < min(want, L5_PIECE) + slack) {
 		if (l5_prod_look(&own->prod, l5_peer(l5)->ctrl) < 0)
 			return -EPROTO;
-		if (l5_prod_room(&own->prod) < low)
+		if (l5_prod_room(&own->prod) < low + slack)
 			return 0;
 	}
-	return min3(want, l5_prod_room(&own->prod), L5_PIECE);
+	return min3(want, l5_prod_room(&own->prod) - slack, L5_PIECE);
 }
 
 /**
@@ -691,5 +711,5 @@ bool l5_ring_writable(struct l5_sock *l5)
 
 	if (starved && head >> PAGE_SHIFT < starved)
 		return false;
-	return READ_ONCE(own->prod.tail) - head <= own->size / 2;
+	return READ_ONCE(own->prod.tail) - head <= l5_ring_extent(l5) / 2;
 }

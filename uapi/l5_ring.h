@@ -81,29 +81,34 @@
 /**
  * struct l5_ctrl - an end's control page
  * @tx_tail: as a producer: position after the last published record
- * @tx_lock: reserved for the owner's threads and processes, see l5(7)
+ * @version: of the ring's protocol, 0 so far
+ * @features: additions to it that the owner knows, none so far
  * @rx_head: as a consumer: position of the first record not yet taken
  * @rx_off: as a consumer: bytes already taken of the record at @rx_head
- * @rx_lock: reserved as @tx_lock
  * @rx_wait: not 0: ring the doorbell after publishing a record for the owner
  * @tx_wait: not 0: ring the doorbell after making room for the owner
+ * @tx_lock: reserved
+ * @rx_lock: reserved
  *
  * Written by its owner, and by the kernel, which alone clears the wait words.
  * What changes together shares a line; the wait words have one of their own,
- * since the peer looks at them after every message.
+ * since the peer looks at them after every message. @tx_lock and @rx_lock are
+ * for the owner's threads and processes. All that has no name is zero.
  */
 struct l5_ctrl {
 	__u64 tx_tail;
-	__u32 tx_lock;
-	__u32 pad0;
+	__u32 version;
+	__u32 features;
 	__u8 line0[L5_LINE - 16];
 	__u64 rx_head;
 	__u32 rx_off;
-	__u32 rx_lock;
-	__u8 line1[L5_LINE - 16];
+	__u8 line1[L5_LINE - 12];
 	__u32 rx_wait;
 	__u32 tx_wait;
 	__u8 line2[L5_LINE - 8];
+	__u32 tx_lock;
+	__u32 rx_lock;
+	__u8 line3[L5_LINE - 8];
 };
 
 /**
