@@ -20,6 +20,10 @@ static void usr1(struct ctx *c)
 	kill(parent, SIGUSR1);
 }
 
+/*
+ * A machine that is emulated may have ticks to make up for: time-outs are
+ * 150 ms, and half of that is waiting enough.
+ */
 static void timeout_ms(int fd, int opt, int ms)
 {
 	struct timeval tv = { ms / 1000, ms % 1000 * 1000 };
@@ -102,10 +106,10 @@ SCENARIO(receive_timeout)
 	int n;
 
 	pair(c);
-	timeout_ms(c->a, SO_RCVTIMEO, 60);
+	timeout_ms(c->a, SO_RCVTIMEO, 150);
 	t = l5_now_ms();
 	R(recv(c->a, buf, 9, 0));
-	N(l5_now_ms() - t >= 50);
+	N(l5_now_ms() - t >= 75);
 	R(read(c->a, buf, 9));
 	R(recvmsg(c->a, &m, 0));
 	R(recv(c->a, buf, 9, MSG_PEEK));
@@ -114,7 +118,7 @@ SCENARIO(receive_timeout)
 	/* What came so far, not an error. */
 	t = l5_now_ms();
 	n = R(recv(c->a, buf, 9, MSG_WAITALL));
-	N(l5_now_ms() - t >= 50);
+	N(l5_now_ms() - t >= 75);
 	D(buf, n);
 	R(recv(c->a, buf, 9, MSG_WAITALL));
 	timeout_ms(c->a, SO_RCVTIMEO, 0);
@@ -130,15 +134,15 @@ SCENARIO(send_timeout)
 
 	pair(c);
 	l5_fill(p, 8 * BIG, 0);
-	timeout_ms(c->a, SO_SNDTIMEO, 60);
+	timeout_ms(c->a, SO_SNDTIMEO, 150);
 	t = l5_now_ms();
 	n = send(c->a, p, 8 * BIG, 0);
 	V("a part", "%d", n > 0 && n < 8 * BIG);
-	N(l5_now_ms() - t >= 50);
+	N(l5_now_ms() - t >= 75);
 	R(fill_up(c->a) >= 0);
 	t = l5_now_ms();
 	R(send(c->a, p, 100, 0));
-	N(l5_now_ms() - t >= 50);
+	N(l5_now_ms() - t >= 75);
 	R(drain(c->b, n, 0));
 }
 
@@ -147,10 +151,10 @@ SCENARIO(accept_timeout)
 	int l = listener(c, 4);
 	int64_t t;
 
-	timeout_ms(l, SO_RCVTIMEO, 60);
+	timeout_ms(l, SO_RCVTIMEO, 150);
 	t = l5_now_ms();
 	R(accept(l, NULL, NULL));
-	N(l5_now_ms() - t >= 50);
+	N(l5_now_ms() - t >= 75);
 }
 
 SCENARIO(interrupted)
