@@ -70,13 +70,15 @@ FIXTURE_TEARDOWN(ring)
 TEST_F(ring, layout)
 {
 	EXPECT_EQ(0, offsetof(struct l5_ctrl, tx_tail));
-	EXPECT_EQ(8, offsetof(struct l5_ctrl, tx_lock));
+	EXPECT_EQ(8, offsetof(struct l5_ctrl, version));
+	EXPECT_EQ(12, offsetof(struct l5_ctrl, features));
 	EXPECT_EQ(64, offsetof(struct l5_ctrl, rx_head));
 	EXPECT_EQ(72, offsetof(struct l5_ctrl, rx_off));
-	EXPECT_EQ(76, offsetof(struct l5_ctrl, rx_lock));
 	EXPECT_EQ(128, offsetof(struct l5_ctrl, rx_wait));
 	EXPECT_EQ(132, offsetof(struct l5_ctrl, tx_wait));
-	EXPECT_EQ(192, sizeof(struct l5_ctrl));
+	EXPECT_EQ(192, offsetof(struct l5_ctrl, tx_lock));
+	EXPECT_EQ(196, offsetof(struct l5_ctrl, rx_lock));
+	EXPECT_EQ(256, sizeof(struct l5_ctrl));
 	EXPECT_EQ(4096, L5_RING_MIN);
 	EXPECT_EQ(16 << 20, L5_RING_MAX);
 	EXPECT_EQ(16, l5_rec_size(1));
