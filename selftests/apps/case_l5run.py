@@ -127,7 +127,8 @@ def install(s, check):
     r = s.run(['nm', '-D', '--defined-only',
                s.path('root/opt/x/lib/libl5preload.so')], plain=True)
     check([line.split()[-1] for line in r.text.splitlines()] ==
-          ['getsockopt', 'socket'], 'the library wraps two functions', r)
+          ['getsockopt', 'setsockopt', 'socket'],
+          'the library wraps three functions', r)
 
 
 def warnings(s, check):
@@ -183,7 +184,10 @@ def sockets(s, check):
     total = got['threads'].split()
     check(total[0] == total[2], 'threads: all AF_L5', r)
     check(lines(r, 'SO_') == lines(plain, 'SO_'),
-          'SO_DOMAIN, SO_PROTOCOL, SO_TYPE as on TCP', (r, plain))
+          'SO_DOMAIN, SO_PROTOCOL, SO_TYPE, SO_REUSEPORT, SO_PEEK_OFF as on '
+          'TCP', (r, plain))
+    check(lines(r, 'setsockopt') == lines(plain, 'setsockopt'),
+          'setsockopt() of no file as on TCP', (r, plain))
     raw = s.run(['/usr/bin/python3.11', '-c',
                  'import socket, sys\n'
                  's = socket.socket(int(sys.argv[1]), socket.SOCK_STREAM)\n'
@@ -197,7 +201,8 @@ def sockets(s, check):
     got, r = probe(s)
     check((got['inet'], got['inet6'], got['unix'], got['socketpair']) ==
           ('l5', 'l5', 'l5', 'plain'), '--unix', r)
-    check(lines(r, 'SO_') == lines(plain, 'SO_'), '--unix: SO_DOMAIN', r)
+    check(lines(r, 'SO_') == lines(plain, 'SO_'), '--unix: the options too',
+          (r, plain))
     s.prefix = l5run + ['--only=inet6']
     got, r = probe(s)
     check((got['inet'], got['inet6'], got['unix']) ==

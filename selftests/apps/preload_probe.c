@@ -164,6 +164,22 @@ static void threads(void)
 	printf("threads: %ld of %d\n", sum, THREADS * ROUNDS);
 }
 
+/* Set and read back. */
+static void set_option(const char *name, int af, int which)
+{
+	int fd = socket(af, SOCK_STREAM, 0), value = 1;
+	socklen_t len = sizeof(value);
+
+	if (setsockopt(fd, SOL_SOCKET, which, &value, sizeof(value))) {
+		printf("%s: error %s\n", name, strerrorname_np(errno));
+	} else {
+		value = -1;
+		getsockopt(fd, SOL_SOCKET, which, &value, &len);
+		printf("%s: %d\n", name, value);
+	}
+	close(fd);
+}
+
 int main(void)
 {
 	int fd, pair[2];
@@ -205,5 +221,15 @@ int main(void)
 	option("unix SO_DOMAIN", fd, SO_DOMAIN);
 	option("unix SO_PROTOCOL", fd, SO_PROTOCOL);
 	close(fd);
+	set_option("inet set SO_REUSEPORT", AF_INET, SO_REUSEPORT);
+	set_option("inet6 set SO_REUSEPORT", AF_INET6, SO_REUSEPORT);
+	set_option("unix set SO_REUSEPORT", AF_UNIX, SO_REUSEPORT);
+	set_option("inet set SO_PEEK_OFF", AF_INET, SO_PEEK_OFF);
+	set_option("inet set SO_KEEPALIVE", AF_INET, SO_KEEPALIVE);
+	set_option("inet set option -1", AF_INET, -1);
+	errno = 0;
+	printf("setsockopt(-1): %d", setsockopt(-1, SOL_SOCKET, SO_REUSEPORT,
+						"\1\0\0", 4));
+	printf(" %s\n", strerrorname_np(errno));
 	return 0;
 }

@@ -3,9 +3,10 @@
  * libl5preload.so: a program's stream sockets become AF_L5 sockets.
  *
  * Only socket() is redirected: what it returns is a real socket, so all the
- * rest is the kernel's. getsockopt() is here because SOL_SOCKET is answered
- * before the kernel asks a family, so that only we can give SO_DOMAIN and
- * SO_PROTOCOL the answer of a TCP socket.
+ * rest is the kernel's. getsockopt() and setsockopt() are here because the
+ * kernel handles SOL_SOCKET before it asks a family, so that only we can give
+ * SO_DOMAIN and SO_PROTOCOL the answer of a TCP socket, and bring the few
+ * options to the bootstrap that the kernel keeps from other families.
  *
  * socket() may be called from a signal handler, from a constructor that runs
  * before ours, in a vfork() child and by many threads. So nothing here
@@ -236,4 +237,37 @@ EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 	}
 	errno = saved;
 	return ret;
+}
+
+/* What a foreign family is refused, or what would be set on it in vain. */
+static int for_bootstrap(int name)
+{
+	switch (name) {
+	case SO_REUSEPORT:
+	case SO_ZEROCOPY:
+	case SO_PEEK_OFF:
+	case SO_ATTACH_FILTER:
+	case SO_ATTACH_BPF:
+	case SO_DETACH_FILTER:
+	case SO_LOCK_FILTER:
+	case SO_ATTACH_REUSEPORT_CBPF:
+	case SO_ATTACH_REUSEPORT_EBPF:
+	case SO_DETACH_REUSEPORT_BPF:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+EXPORT int setsockopt(int fd, int level, int name, const void *value,
+		      socklen_t len)
+{
+	int saved = errno;
+
+	if (level == SOL_SOCKET && for_bootstrap(name)) {
+		if (is_l5(fd))
+			level = SOL_L5_SOCKET;
+		errno = saved;
+	}
+	return syscall(SYS_setsockopt, fd, level, name, value, len);
 }
