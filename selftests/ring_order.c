@@ -12,13 +12,9 @@
 #include "kselftest_harness.h"
 #include "ring_view.h"
 
-/* Rounds of the sleep tests; ring_mutants.sh asks for more. */
-static unsigned long rounds(unsigned long dflt)
-{
-	const char *s = getenv("L5_RING_ROUNDS");
-
-	return s ? strtoul(s, NULL, 0) : dflt;
-}
+/* The sleep tests take a million rounds, or as many as fit in seconds. */
+#define ROUNDS		(TSAN_BUILD ? 20000 : 1000000)
+#define SECONDS		4
 
 struct stream {
 	struct ring r;
@@ -126,7 +122,8 @@ TEST_F_TIMEOUT(order, publish_consume, 300)
 struct window {
 	struct ring r;
 	bool space;		/* the news is room, not data */
-	unsigned long rounds;
+	unsigned long rounds;	/* done */
+	bool stop;
 	unsigned int turn[2];	/* rounds begun by the two threads */
 	unsigned int done[2];
 	int saw_news, saw_flag;
@@ -160,7 +157,7 @@ static void *window_waker(void *arg)
 	uint64_t seed = 99;
 	unsigned long i;
 
-	for (i = 0; i < w->rounds; i++) {
+	for (i = 0; !__atomic_load_n(&w->stop, __ATOMIC_RELAXED); i++) {
 		meet(&w->turn[1], &w->turn[0]);
 		stagger(&seed);
 		if (w->space) {
@@ -185,10 +182,11 @@ static void window_sleeper(struct window *w)
 	struct l5_cons c = { .size = w->r.cons.size };
 	__u32 *flag = w->space ? &w->r.prod.own->tx_wait :
 				 &w->r.cons.own->rx_wait;
+	time_t end = time(NULL) + SECONDS;
 	uint64_t seed = 4711;
 	unsigned long i;
 
-	for (i = 0; i < w->rounds; i++) {
+	for (i = 0; !w->stop; i++) {
 		__u64 head = p.head;
 
 		__atomic_store_n(flag, 0, __ATOMIC_SEQ_CST);
@@ -207,7 +205,11 @@ static void window_sleeper(struct window *w)
 			w->saw_news = l5_cons_peek(&c, ring_slot(&w->r.cons,
 								 c.head));
 		}
+		/* before the waker looks again, after this round */
+		if (i + 1 == ROUNDS || (i % 256 == 255 && time(NULL) > end))
+			__atomic_store_n(&w->stop, true, __ATOMIC_RELAXED);
 		meet(&w->done[0], &w->done[1]);
+		w->rounds++;
 		if (!w->saw_news && !w->saw_flag)
 			w->lost++;
 		if (w->saw_news && w->saw_flag)
@@ -228,7 +230,6 @@ static void window_run(struct __test_metadata *_metadata, bool space)
 {
 	struct window w = {
 		.space = space,
-		.rounds = rounds(TSAN_BUILD ? 20000 : 1000000),
 	};
 	pthread_t t;
 
