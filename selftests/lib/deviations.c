@@ -27,9 +27,6 @@
 	"MSG_ERRQUEUE asks for errors and never takes data, as on TCP; "\
 	"AF_UNIX overlooks it"
 
-#define ASLEEP_REASON							\
-	"a writer that slept when its peer closed gets EPIPE and SIGPIPE "\
-	"at once, AF_UNIX says ECONNRESET first"
 #define REUSEPORT_REASON						\
 	"the kernel keeps SO_REUSEPORT to its own families; the library "\
 	"of l5run sets it at level SOL_L5_SOCKET"
@@ -107,10 +104,6 @@ const struct deviation deviations[] = {
 	  "SIOCGSTAMP is known, as it is to TCP, and there is no stamp" },
 	{ "own_shutdown_while_writing", "caught", V_UN, "0", "1", false,
 	  "EPIPE comes with SIGPIPE also to a writer that slept, as on TCP" },
-	{ "close_while_writing", "send(c->a, buf, 9, 0)", V_UN,
-	  "-1 ECONNRESET", "-1 EPIPE", false, ASLEEP_REASON },
-	{ "close_while_writing", "caught", V_UN, "[01]", "[12]", false,
-	  ASLEEP_REASON },
 	{ "reuse", "setsockopt(l?, SOL_SOCKET, SO_REUSEPORT, *",
 	  BOTH_TCP | V_FROM_PLAIN, "0", "-1 EOPNOTSUPP", false,
 	  REUSEPORT_REASON },
