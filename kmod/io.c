@@ -360,8 +360,12 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 	return done;
 
 ended:
-	if (done)
+	if (done) {
+		/* AF_UNIX forgets why it stopped, TCP tells the next call */
+		if (l5->proto == L5PROTO_UNIX && sock_error(l5->boot->sk))
+			l5_boot_error(l5);
 		return done;
+	}
 	/* never the bytes themselves to the bootstrap: nobody reads them there */
 	if (l5_tx_gone(l5)) {
 		l5_send_to_closed(l5);
