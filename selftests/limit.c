@@ -70,7 +70,7 @@ static int socket_errno(int family, int type, int proto)
 	return 0;
 }
 
-TEST_F(limit, socket_arguments)
+TEST_F_TIMEOUT(limit, socket_arguments, 300)
 {
 	int f = l5_family(), sp[2];
 
@@ -156,7 +156,7 @@ TEST_F_TIMEOUT(limit, addresses, 120)
 }
 
 /* The number given to socket() works in the address, too. */
-TEST_F(limit, family_alias)
+TEST_F_TIMEOUT(limit, family_alias, 300)
 {
 	struct addr a = self->to;
 	int c, s;
@@ -179,7 +179,7 @@ TEST_F(limit, family_alias)
 	close(s);
 }
 
-TEST_F(limit, port_in_use)
+TEST_F_TIMEOUT(limit, port_in_use, 300)
 {
 	int k, fd;
 
@@ -199,7 +199,7 @@ TEST_F(limit, port_in_use)
 	close(fd);
 }
 
-TEST_F(limit, wrong_order)
+TEST_F_TIMEOUT(limit, wrong_order, 300)
 {
 	int k, err[2][6], i;
 
@@ -398,7 +398,7 @@ static int set_own(int fd, int opt, int val, socklen_t len)
 	return setsockopt(fd, SOL_L5, opt, &val, len) ? errno : 0;
 }
 
-TEST_F(limit, own_options)
+TEST_F_TIMEOUT(limit, own_options, 300)
 {
 	void *nowhere = mmap(NULL, 4096, PROT_NONE,
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -489,7 +489,7 @@ TEST_F(limit, own_options)
 }
 
 /* An accepted socket starts with its listener's. */
-TEST_F(limit, inherited_options)
+TEST_F_TIMEOUT(limit, inherited_options, 300)
 {
 	int c, s, l;
 	struct addr to = addr_parse("127.0.0.1:0");
@@ -618,7 +618,7 @@ static long sysctl_read(const char *name)
 	return v;
 }
 
-TEST_F(limit, sysctls)
+TEST_F_TIMEOUT(limit, sysctls, 300)
 {
 	static const struct {
 		const char *name, *good, *bad[4];
@@ -652,7 +652,7 @@ TEST_F(limit, sysctls)
 }
 
 /* A namespace's counters: every connection is in exactly one of them. */
-TEST_F(limit, counters)
+TEST_F_TIMEOUT(limit, counters, 300)
 {
 	static const char *const names[] = {
 #define NAME(code, name, text)	[L5_REASON_##code] = "fallback_" name,
