@@ -488,8 +488,9 @@ static int l5_connected(struct l5_sock *l5, int flags)
 	else if (l5_state(l5) == L5_IDLE)
 		l5_set_state(l5, L5_BASE, L5_REASON_CONNECT);
 	mutex_unlock(&l5->lock);
+	/* who waits in l5_wait_decided(); AF_UNIX has no event for pollers */
 	if (l5->proto == L5PROTO_UNIX)
-		l5->sk.sk_state_change(&l5->sk);
+		wake_up_interruptible_poll(sk_sleep(&l5->sk), EPOLLNVAL);
 	l5_opts_pull(l5);
 	if (flags & O_NONBLOCK)
 		return l5_undecided(l5) ? -EINPROGRESS : 0;
