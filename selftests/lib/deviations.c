@@ -92,9 +92,6 @@ const struct deviation deviations[] = {
 	{ "passes_credentials", "credentials", V_UN, "1", "0", false,
 	  "bytes in a ring do not say who wrote them: SO_PASSCRED before "
 	  "connect() or listen() keeps AF_UNIX, later it brings nothing" },
-	{ "lowat", "poll c->a", V_UN,
-	  "1 IN|OUT|*", "1 OUT|*", true, LOWAT_REASON },
-	{ "lowat", "epoll now", V_UN, "1 1:IN", "0", false, LOWAT_REASON },
 	{ "errqueue", "recv(c->a, buf, 9, MSG_ERRQUEUE | MSG_DONTWAIT)", V_UN,
 	  "3", "-1 EAGAIN", false, ERRQUEUE_REASON },
 	{ "errqueue", "recv(c->a, buf, 9, MSG_DONTWAIT)", V_UN,
