@@ -714,7 +714,9 @@ static void splice_all(struct ctx *c)
 				return;
 			}
 		}
-	V("splice at the end", "%ld", n);
+	/* the other side may have all by now, so only what is wrong is said */
+	if (n)
+		V("splice at the end", "%ld", n);
 	shutdown(c->b, SHUT_WR);
 	pause();
 }
