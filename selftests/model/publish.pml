@@ -82,7 +82,7 @@ active proctype producer()
 #endif
 		do
 		:: tail - seen + 2 + ROOM_FOR_ZERO <= WORDS -> break
-		:: else -> seen = head	/* D */
+		:: else -> head != seen; seen = head	/* D */
 		od;
 		if
 		:: early
@@ -113,7 +113,7 @@ active proctype consumer()
 		h = word[pos % WORDS];
 #endif
 		if
-		:: h == 0 -> skip
+		:: h == 0 -> word[pos % WORDS] != 0
 		:: else ->
 			assert(h == HDR);
 #ifdef NO_C
@@ -132,5 +132,8 @@ active proctype consumer()
 			n++
 		fi
 	od
-	/* every record came, once, in order: else this is never reached */
+	/*
+	 * Every record came, once, in order: who looks in vain waits for a
+	 * change, so a record that is lost shows as an invalid end state.
+	 */
 }
