@@ -324,21 +324,25 @@ void l5_boot_release(struct l5_sock *l5)
 {
 	struct socket *boot = l5->boot;
 	struct sock *bsk = boot->sk;
+	bool listens = l5_state(l5) == L5_LISTEN;
 	bool abort;
 
-	if (l5_state(l5) == L5_LISTEN) {
+	if (listens) {
 		l5_meet_unix_unlisten(l5);
 		l5_meet_close(l5);
 	}
 	l5_opts_push(l5);
 	/*
 	 * First take the bootstrap its callbacks: what it hears from here on
-	 * enters no meeting, and it may outlive us and the module.
+	 * enters no meeting, and it may outlive us and the module. A listener
+	 * does not, and a child that is being made has to shed what it copies.
 	 */
 	write_lock_bh(&bsk->sk_callback_lock);
 	rcu_assign_sk_user_data(bsk, NULL);
-	bsk->sk_state_change = l5_wakeup;
-	bsk->sk_error_report = l5->sk.sk_error_report;
+	if (!listens) {
+		bsk->sk_state_change = l5_wakeup;
+		bsk->sk_error_report = l5->sk.sk_error_report;
+	}
 	write_unlock_bh(&bsk->sk_callback_lock);
 	l5_meet_cancel(l5);
 	/* which AF_UNIX does not know */
