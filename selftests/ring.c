@@ -73,7 +73,9 @@ TEST_F(ring, layout)
 	EXPECT_EQ(8, offsetof(struct l5_ctrl, version));
 	EXPECT_EQ(12, offsetof(struct l5_ctrl, features));
 	EXPECT_EQ(64, offsetof(struct l5_ctrl, rx_head));
-	EXPECT_EQ(72, offsetof(struct l5_ctrl, rx_off));
+	EXPECT_EQ(16, offsetof(struct l5_ctrl, tx_bytes));
+	EXPECT_EQ(72, offsetof(struct l5_ctrl, rx_pos));
+	EXPECT_EQ(80, offsetof(struct l5_ctrl, rx_bytes));
 	EXPECT_EQ(128, offsetof(struct l5_ctrl, rx_wait));
 	EXPECT_EQ(132, offsetof(struct l5_ctrl, tx_wait));
 	EXPECT_EQ(192, offsetof(struct l5_ctrl, tx_lock));
@@ -124,12 +126,12 @@ static int one_record(struct ring *r, uint64_t pos, uint32_t len,
 		if (freed)
 			return __LINE__;
 		freed = l5_cons_take(&c, r->cons.own, n);
-		if (at + n < len && (r->cons.own->rx_off != at + n ||
+		if (at + n < len && (r->cons.own->rx_pos != pos + at + n ||
 				     r->cons.own->rx_head != pos))
 			return __LINE__;
 	}
 	if (freed != l5_rec_size(len) || c.head != p.tail || c.len || c.off ||
-	    r->cons.own->rx_off)
+	    r->cons.own->rx_pos != c.head)
 		return __LINE__;
 	if (l5_cons_peek(&c, ring_slot(&r->cons, c.head)) != 0)
 		return __LINE__;
@@ -325,16 +327,16 @@ TEST_F(ring, take)
 	ASSERT_EQ(1, l5_cons_peek(&c, &hdr));
 	EXPECT_EQ(100, c.len);
 	EXPECT_EQ(0, l5_cons_take(&c, &own, 0));
-	EXPECT_EQ(0, own.rx_off);
+	EXPECT_EQ(4088, own.rx_pos);
 	EXPECT_EQ(0, l5_cons_take(&c, &own, 60));
-	EXPECT_EQ(60, own.rx_off);
+	EXPECT_EQ(4088 + 60, own.rx_pos);
 	EXPECT_EQ(4088, own.rx_head);
 	hdr = 0;
 	ASSERT_EQ(1, l5_cons_peek(&c, &hdr));
 	EXPECT_EQ(60, c.off);
 	EXPECT_EQ(0, l5_cons_take(&c, &own, 39));
 	EXPECT_EQ(l5_rec_size(100), l5_cons_take(&c, &own, 1));
-	EXPECT_EQ(0, own.rx_off);
+	EXPECT_EQ(4088 + 112, own.rx_pos);
 	EXPECT_EQ(4088 + 112, own.rx_head);
 	EXPECT_EQ(4088 + 112, c.head);
 	EXPECT_EQ(0, c.len);

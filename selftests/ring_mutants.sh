@@ -26,9 +26,9 @@ mutants() {
 	room_forgets_end_word@ring@plain@room@s/room < 2 \* L5_HDR ? 0 : room - 2 \* L5_HDR/room < L5_HDR ? 0 : room - L5_HDR/
 	head_not_checked@ring@plain@look@s/head - p->head > p->tail - p->head ||/0 ||/
 	head_alignment_not_checked@ring@plain@look@s/ || (head & (L5_HDR - 1))//
-	length_not_checked@ring@plain@hostile@s/(__u32)hdr > l5_rec_max(c->size)/0/
-	length_limit_off_by_one@ring@plain@peek@s/(__u32)hdr > l5_rec_max(c->size)/(__u32)hdr > l5_rec_max(c->size) + 1/
-	flags_not_checked@ring@plain@peek@s/hdr >> 32 != L5_REC_VALID/0/
+	length_not_checked@ring@plain@hostile@s/(__u32)hdr <= l5_rec_max(size)/1/
+	length_limit_off_by_one@ring@plain@peek@s/(__u32)hdr <= l5_rec_max(size)/(__u32)hdr <= l5_rec_max(size) + 1/
+	flags_not_checked@ring@plain@peek@s/return hdr >> 32 == L5_REC_VALID/return 1/
 	header_read_twice@ring@plain@hostile@s/c->len = (__u32)hdr;/c->len = (__u32)l5_load((volatile __u64 *)slot);/
 	T
 }

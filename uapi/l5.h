@@ -7,6 +7,7 @@
 #ifndef _UAPI_LINUX_L5_H
 #define _UAPI_LINUX_L5_H
 
+#include <linux/ioctl.h>
 #include <linux/types.h>
 
 /*
@@ -124,5 +125,85 @@ struct l5_info {
 	__u64 tx_bytes;
 	__u64 rx_bytes;
 };
+
+/*
+ * The memory of a connection carried by rings is mapped from its socket, at
+ * these offsets, MAP_SHARED. What is written only by the peer or the kernel is
+ * PROT_READ alone and cannot become anything else. The data of a ring is as
+ * long as &struct l5_map_info says and, mapped twice as long, comes twice back
+ * to back. Not connected: ENOTCONN; carried by the bootstrap: EOPNOTSUPP; no
+ * memory for whole rings: ENOMEM. A child of fork() has none of it and maps
+ * for itself.
+ */
+#define L5_MMAP_OWN		(0ULL << 32)	/* struct l5_ctrl, read-write */
+#define L5_MMAP_PEER		(1ULL << 32)	/* struct l5_ctrl */
+#define L5_MMAP_STATE		(2ULL << 32)	/* struct l5_map_state */
+#define L5_MMAP_TX		(3ULL << 32)	/* data, read-write */
+#define L5_MMAP_RX		(4ULL << 32)	/* data */
+
+/* Bits of l5_map_state.flags */
+#define L5_MAP_TX_ASK		0x1	/* send by system call from now on */
+#define L5_MAP_RX_ASK		0x2	/* an empty ring: ask recv() why */
+#define L5_MAP_BELL		0x4	/* ring after whatever is published */
+
+/**
+ * struct l5_map_state - what the kernel says about a connection
+ * @flags: L5_MAP_*; the first two are never taken back
+ * @generation: counts changes of @flags
+ * @transport: an &enum l5_transport
+ * @tx_size: bytes of the ring this end writes
+ * @rx_size: bytes of the ring this end reads
+ *
+ * A receiver reads @flags before it finds the ring empty: what was published
+ * before the end comes before the end. A sender reads it after it has taken
+ * tx_lock, and again after it has published: if L5_MAP_TX_ASK came in between,
+ * it rings L5_BELL_DATA, and the kernel does what TCP would.
+ */
+struct l5_map_state {
+	__u32 flags;
+	__u32 generation;
+	__u32 transport;
+	__u32 tx_size;
+	__u32 rx_size;
+};
+
+/**
+ * struct l5_map_info - answer of L5_IOC_MAP_INFO
+ * @id: for the lock words: number of the calling process's mapping of
+ *	L5_MMAP_OWN, 0 if it has none
+ * @tx_size: bytes of the ring this end writes
+ * @rx_size: bytes of the ring this end reads
+ * @flags: 0 so far
+ */
+struct l5_map_info {
+	__u32 id;
+	__u32 tx_size;
+	__u32 rx_size;
+	__u32 flags;
+};
+
+/* Arguments of the calls below: which of the peer's, or own, wait words. */
+#define L5_BELL_DATA		0x1	/* rx_wait */
+#define L5_BELL_ROOM		0x2	/* tx_wait */
+
+/* Which lock word */
+#define L5_LOCK_TX		0
+#define L5_LOCK_RX		1
+
+/*
+ * Calls on a connection carried by rings; ENOTCONN otherwise.
+ *
+ * L5_IOC_DOORBELL: wake a peer that armed the wait words in the argument.
+ * L5_IOC_ARM: arm the own ones; returns which of them need no waiting. Then
+ *	poll(), or any other sleep in the kernel, does not miss the doorbell.
+ * L5_IOC_LOCK: sleep while the lock word is held, but not for long: returns 0
+ *	when it is worth trying again, or EINTR.
+ * L5_IOC_UNLOCK: wake who sleeps for the lock word.
+ */
+#define L5_IOC_MAP_INFO		_IOR('L', 0xc0, struct l5_map_info)
+#define L5_IOC_DOORBELL		_IO('L', 0xc1)
+#define L5_IOC_ARM		_IO('L', 0xc2)
+#define L5_IOC_LOCK		_IO('L', 0xc3)
+#define L5_IOC_UNLOCK		_IO('L', 0xc4)
 
 #endif /* _UAPI_LINUX_L5_H */

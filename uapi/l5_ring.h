@@ -41,6 +41,12 @@
  *     every clear is followed by a wake, so whoever sleeps is armed or has a
  *     wake coming.
  *
+ * Threads and processes that share an end, and the kernel on their behalf, take
+ * turns by the lock words of its control page; the cursors they hand over live
+ * there too (see l5_lock_try(), J and K). A holder may die at any instruction:
+ * every update is one store that leaves cursors from which the next holder can
+ * tell what was done.
+ *
  * Neither side trusts the other: each word of the peer's is read once, checked
  * against what this side knows, and then the copy is used. -1 from a function
  * here means that the peer broke the protocol.
@@ -59,12 +65,31 @@
 #define l5_load_acquire(p)	smp_load_acquire(p)
 #define l5_store_release(p, v)	smp_store_release((p), (v))
 #define l5_mb()			smp_mb()
+#define l5_cmpxchg(p, o, n)	(cmpxchg_acquire((p), (o), (n)) == (o))
+#define l5_xchg_mb(p, v)	xchg((p), (v))
 #else
 #define l5_load(p)		__atomic_load_n((p), __ATOMIC_RELAXED)
 #define l5_store(p, v)		__atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define l5_load_acquire(p)	__atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define l5_store_release(p, v)	__atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define l5_mb()			__atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define l5_cmpxchg(p, o, n)	({					\
+	__u32 __o = (o);						\
+									\
+	__atomic_compare_exchange_n((p), &__o, (n), 0,			\
+				    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);\
+})
+/* On x86 an exchange is a full barrier by itself, elsewhere it is not. */
+#if defined(__x86_64__) || defined(__i386__)
+#define l5_xchg_mb(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST)
+#else
+#define l5_xchg_mb(p, v)	({					\
+	__u32 __v = __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST);	\
+									\
+	l5_mb();							\
+	__v;								\
+})
+#endif
 #endif
 
 #define L5_LINE			64
@@ -78,31 +103,50 @@
 #define L5_REC_VALID		0x80000000u	/* always set once published */
 #define L5_REC_FLAGS		L5_REC_VALID	/* all that are defined */
 
+/*
+ * A lock word: who holds it, by the number that the kernel gave this mapping,
+ * or L5_LOCK_KERNEL. A thread that finds it taken sets L5_LOCK_WAITERS and
+ * sleeps in L5_IOC_LOCK; who sees that bit when it unlocks calls
+ * L5_IOC_UNLOCK. If a holder's mapping is gone the kernel writes
+ * L5_LOCK_DIED: the next one mends what was left half done.
+ */
+#define L5_LOCK_ID		0x3fffffffu
+#define L5_LOCK_KERNEL		L5_LOCK_ID
+#define L5_LOCK_DIED		0x40000000u
+#define L5_LOCK_WAITERS		0x80000000u
+
 /**
  * struct l5_ctrl - an end's control page
  * @tx_tail: as a producer: position after the last published record
  * @version: of the ring's protocol, 0 so far
  * @features: additions to it that the owner knows, none so far
+ * @tx_bytes: payload bytes published, for statistics
  * @rx_head: as a consumer: position of the first record not yet taken
- * @rx_off: as a consumer: bytes already taken of the record at @rx_head
+ * @rx_pos: as a consumer: @rx_head and the bytes already taken of the record
+ *	there; with the last of them it moves to the next record, before
+ *	@rx_head does
+ * @rx_bytes: payload bytes taken, for statistics
  * @rx_wait: not 0: ring the doorbell after publishing a record for the owner
  * @tx_wait: not 0: ring the doorbell after making room for the owner
- * @tx_lock: reserved
- * @rx_lock: reserved
+ * @tx_lock: held by who changes @tx_tail
+ * @rx_lock: held by who changes @rx_head and @rx_pos
  *
  * Written by its owner, and by the kernel, which alone clears the wait words.
  * What changes together shares a line; the wait words have one of their own,
- * since the peer looks at them after every message. @tx_lock and @rx_lock are
- * for the owner's threads and processes. All that has no name is zero.
+ * since the peer looks at them after every message. The lock words are for the
+ * owner's threads and processes, and for the kernel when one of them makes a
+ * system call; they mean nothing to the peer. All that has no name is zero.
  */
 struct l5_ctrl {
 	__u64 tx_tail;
 	__u32 version;
 	__u32 features;
-	__u8 line0[L5_LINE - 16];
+	__u64 tx_bytes;
+	__u8 line0[L5_LINE - 24];
 	__u64 rx_head;
-	__u32 rx_off;
-	__u8 line1[L5_LINE - 12];
+	__u64 rx_pos;
+	__u64 rx_bytes;
+	__u8 line1[L5_LINE - 24];
 	__u32 rx_wait;
 	__u32 tx_wait;
 	__u8 line2[L5_LINE - 8];
@@ -156,6 +200,13 @@ static inline __u32 l5_rec_size(__u32 len)
 static inline __u32 l5_rec_max(__u32 size)
 {
 	return size - 2 * L5_HDR;
+}
+
+/* Is this the header of a record that a ring of this size may hold? */
+static inline int l5_rec_valid(__u32 size, __u64 hdr)
+{
+	return hdr >> 32 == L5_REC_VALID && (__u32)hdr &&
+	       (__u32)hdr <= l5_rec_max(size);
 }
 
 /**
@@ -218,7 +269,7 @@ static inline void l5_prod_publish(struct l5_prod *p, struct l5_ctrl *own,
 
 /**
  * l5_cons_peek() - look for a record
- * @c: the consumer; its @len and @off describe the record on success
+ * @c: the consumer; its @len describes the record on success
  * @slot: the header word at @c->head
  *
  * Return: 1 if there is one, 0 if not, -1 if what is there is none.
@@ -233,11 +284,9 @@ static inline int l5_cons_peek(struct l5_cons *c, const __u64 *slot)
 	hdr = l5_load_acquire(slot);
 	if (!hdr)
 		return 0;
-	if (hdr >> 32 != L5_REC_VALID || !(__u32)hdr ||
-	    (__u32)hdr > l5_rec_max(c->size))
+	if (!l5_rec_valid(c->size, hdr) || c->off >= (__u32)hdr)
 		return -1;
 	c->len = (__u32)hdr;
-	c->off = 0;
 	return 1;
 }
 
@@ -256,17 +305,134 @@ static inline __u32 l5_cons_take(struct l5_cons *c, struct l5_ctrl *own,
 
 	c->off += n;
 	if (c->off < c->len) {
-		l5_store(&own->rx_off, c->off);
+		l5_store(&own->rx_pos, c->head + c->off);
 		return 0;
 	}
 	size = l5_rec_size(c->len);
 	c->head += size;
 	c->off = 0;
 	c->len = 0;
-	l5_store(&own->rx_off, 0);
+	/* ahead of rx_head, so that whoever mends knows it is finished */
+	l5_store(&own->rx_pos, c->head);
 	/* C, pairs with D */
 	l5_store_release(&own->rx_head, c->head);
 	return size;
+}
+
+/**
+ * l5_prod_load() - take over where another holder of the lock left off
+ * @p: the producer; its @head may lag
+ * @own: its control page, tx_lock held
+ * @peer: the consumer's
+ *
+ * Return: 0, or -1 if the words make no sense.
+ */
+static inline int l5_prod_load(struct l5_prod *p, const struct l5_ctrl *own,
+			       const struct l5_ctrl *peer)
+{
+	p->tail = l5_load(&own->tx_tail);
+	if (p->tail & (L5_HDR - 1))
+		return -1;
+	if (p->tail - p->head <= p->size)
+		return 0;
+	if (l5_prod_look(p, peer) < 0 || p->tail - p->head > p->size)
+		return -1;
+	return 0;
+}
+
+/**
+ * l5_prod_mend() - finish what a holder that died began
+ * @p: the producer, loaded
+ * @own: its control page, tx_lock held
+ * @slot: the header word at @p->tail
+ *
+ * There is a header only if the record was published; then the tail follows.
+ */
+static inline void l5_prod_mend(struct l5_prod *p, struct l5_ctrl *own,
+				const __u64 *slot)
+{
+	__u64 hdr = l5_load(slot);
+
+	if (!l5_rec_valid(p->size, hdr))
+		return;
+	p->tail += l5_rec_size((__u32)hdr);
+	l5_store(&own->tx_tail, p->tail);
+}
+
+/**
+ * l5_cons_load() - take over where another holder of the lock left off
+ * @c: the consumer
+ * @own: its control page, rx_lock held
+ *
+ * Return: 0, or -1 if the words make no sense.
+ */
+static inline int l5_cons_load(struct l5_cons *c, const struct l5_ctrl *own)
+{
+	__u64 off;
+
+	c->head = l5_load(&own->rx_head);
+	off = l5_load(&own->rx_pos) - c->head;
+	c->off = (__u32)off;
+	c->len = 0;
+	return off > c->size || (c->head & (L5_HDR - 1)) ? -1 : 0;
+}
+
+/**
+ * l5_cons_mend() - finish what a holder that died began
+ * @c: the consumer, loaded
+ * @own: its control page, rx_lock held
+ * @slot: the header word at @c->head
+ *
+ * A record whose last byte was taken is left behind.
+ */
+static inline void l5_cons_mend(struct l5_cons *c, struct l5_ctrl *own,
+				const __u64 *slot)
+{
+	/* B, pairs with A */
+	__u64 hdr = l5_load_acquire(slot);
+
+	if (!c->off || !l5_rec_valid(c->size, hdr) ||
+	    c->off != l5_rec_size((__u32)hdr))
+		return;
+	c->head += c->off;
+	c->off = 0;
+	/* C, pairs with D */
+	l5_store_release(&own->rx_head, c->head);
+}
+
+/**
+ * l5_lock_try() - take a lock word if it is free
+ * @word: tx_lock or rx_lock of the own control page
+ * @id: of this mapping, or L5_LOCK_KERNEL
+ *
+ * Return: 1 if taken, 2 if taken and its last holder died: mend first, 0 if
+ * somebody holds it.
+ */
+static inline int l5_lock_try(__u32 *word, __u32 id)
+{
+	__u32 old = l5_load(word);
+
+	if (old & L5_LOCK_ID)
+		return 0;
+	/* J, pairs with K: who takes it sees what its last holder did */
+	if (!l5_cmpxchg(word, old, id | (old & L5_LOCK_WAITERS)))
+		return 0;
+	return old & L5_LOCK_DIED ? 2 : 1;
+}
+
+/**
+ * l5_unlock() - give a lock word back
+ * @word: tx_lock or rx_lock of the own control page
+ *
+ * A full barrier: what was published before it is ordered before the look at
+ * the peer's wait word after it, so this also stands for F.
+ *
+ * Return: not 0 if somebody sleeps for it: call L5_IOC_UNLOCK.
+ */
+static inline __u32 l5_unlock(__u32 *word)
+{
+	/* K, pairs with J */
+	return l5_xchg_mb(word, 0) & L5_LOCK_WAITERS;
 }
 
 /**
