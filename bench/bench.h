@@ -57,13 +57,34 @@ struct setup {
 	bool any_carrier;	/* an AF_L5 connection may stay on its bootstrap */
 };
 
-extern const struct argp setup_argp;
 extern const struct setup setup_default;
 
+const struct transport *transport_named(const char *name);
 int transport_listen(const struct setup *s, struct address *where);
 int transport_connect(const struct setup *s, const struct address *where);
 int transport_accept(const struct setup *s, int listener);
 void transport_check(const struct setup *s, int fd);
+
+/* options.c: the command line. */
+
+/**
+ * struct own_option - an option that only one program has
+ * @name: the long one
+ * @key: the short one
+ * @arg: what its value is called, NULL: a switch
+ * @doc: what it does
+ * @value: where the value goes, a number above 0; 1 if it is a switch
+ */
+struct own_option {
+	const char *name;
+	char key;
+	const char *arg;
+	const char *doc;
+	unsigned long *value;
+};
+
+void options_parse(int argc, char **argv, const char *doc, struct setup *s,
+		   const struct own_option *own);
 
 /* io.c: whole messages, and what is in them. */
 

@@ -17,7 +17,7 @@
 
 struct crr {
 	struct setup setup;
-	bool request;
+	unsigned long request;
 	int listener;
 	struct address where;
 };
@@ -82,44 +82,18 @@ static double measure(struct crr *c)
 	return n / sample_elapsed();
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct crr *c = state->input;
-
-	(void)arg;
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &c->setup;
-		break;
-	case 'r':
-		c->request = true;
-		break;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-	return 0;
-}
-
 int main(int argc, char **argv)
 {
-	static const struct argp_option options[] = {
-		{ "request", 'r', NULL, 0, "send a byte there and back", 0 },
-		{ 0 }
-	};
-	static const struct argp_child children[] = {
-		{ &setup_argp, 0, NULL, 0 },
-		{ 0 }
-	};
-	static const struct argp argp = {
-		.options = options,
-		.parser = parse,
-		.doc = "Measure connections a second.",
-		.children = children,
-	};
 	struct crr c = { .setup = setup_default };
+	const struct own_option own[] = {
+		{ "request", 'r', NULL, "send a byte there and back",
+		  &c.request },
+		{ 0 }
+	};
 	double rate;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &c);
+	options_parse(argc, argv, "Measure connections a second.",
+		      &c.setup, own);
 	c.listener = transport_listen(&c.setup, &c.where);
 	server_start(&c.setup, serve, &c);
 	close(c.listener);

@@ -23,7 +23,7 @@
 
 struct idle {
 	struct setup setup;
-	int count;
+	unsigned long count;
 	int listener;
 	int pipe[2];
 	struct address where;
@@ -126,46 +126,18 @@ static void more_files(int n)
 		err(1, "setting the number of open files to %d", n);
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct idle *it = state->input;
-
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &it->setup;
-		break;
-	case 'n':
-		it->count = atoi(arg);
-		if (it->count < 1)
-			argp_error(state, "not a number: %s", arg);
-		break;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-	return 0;
-}
-
 int main(int argc, char **argv)
 {
-	static const struct argp_option options[] = {
-		{ "number", 'n', "N", 0, "of connections (1000)", 0 },
-		{ 0 }
-	};
-	static const struct argp_child children[] = {
-		{ &setup_argp, 0, NULL, 0 },
-		{ 0 }
-	};
-	static const struct argp argp = {
-		.options = options,
-		.parser = parse,
-		.doc = "Measure the memory of idle connections.",
-		.children = children,
-	};
 	struct idle it = { .setup = setup_default, .count = 1000 };
+	const struct own_option own[] = {
+		{ "number", 'n', "N", "of connections (1000)", &it.count },
+		{ 0 }
+	};
 	long used, rings, slab;
 	double n;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &it);
+	options_parse(argc, argv, "Measure the memory of idle connections.",
+		      &it.setup, own);
 	n = it.count;
 	more_files(WARM_UP + it.count + 64);
 	if (pipe(it.pipe))

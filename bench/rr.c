@@ -14,7 +14,7 @@
 
 struct rr {
 	struct setup setup;
-	size_t size;
+	unsigned long size;
 	int listener;
 	struct address where;
 	struct pattern ask, answer;
@@ -70,46 +70,18 @@ static double measure(struct rr *rr)
 	return (nr - WARM_UP) / seconds;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct rr *rr = state->input;
-
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &rr->setup;
-		break;
-	case 's':
-		rr->size = strtoul(arg, NULL, 0);
-		if (!rr->size)
-			argp_error(state, "not a size: %s", arg);
-		break;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-	return 0;
-}
-
 int main(int argc, char **argv)
 {
-	static const struct argp_option options[] = {
-		{ "size", 's', "BYTES", 0, "size of a message (64)", 0 },
-		{ 0 }
-	};
-	static const struct argp_child children[] = {
-		{ &setup_argp, 0, NULL, 0 },
-		{ 0 }
-	};
-	static const struct argp argp = {
-		.options = options,
-		.parser = parse,
-		.doc = "Measure round trips between two processes.",
-		.children = children,
-	};
 	struct rr rr = { .setup = setup_default, .size = 64 };
+	const struct own_option own[] = {
+		{ "size", 's', "BYTES", "size of a message (64)", &rr.size },
+		{ 0 }
+	};
 	double rate;
 	pid_t server;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &rr);
+	options_parse(argc, argv, "Measure round trips between two processes.",
+		      &rr.setup, own);
 	pattern_init(&rr.ask, rr.size);
 	pattern_init(&rr.answer, rr.size + 1);
 	rr.answer.bytes++;	/* an echo of the question is no answer */

@@ -21,7 +21,7 @@
 
 struct bulk {
 	struct setup setup;
-	size_t chunk;
+	unsigned long chunk;
 	int listener;
 	struct address where;
 };
@@ -100,46 +100,18 @@ static double measure(struct bulk *b)
 	return total / seconds / 1e6;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct bulk *b = state->input;
-
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &b->setup;
-		break;
-	case 's':
-		b->chunk = strtoul(arg, NULL, 0);
-		if (!b->chunk)
-			argp_error(state, "not a size: %s", arg);
-		break;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-	return 0;
-}
-
 int main(int argc, char **argv)
 {
-	static const struct argp_option options[] = {
-		{ "size", 's', "BYTES", 0, "size of a chunk (131072)", 0 },
-		{ 0 }
-	};
-	static const struct argp_child children[] = {
-		{ &setup_argp, 0, NULL, 0 },
-		{ 0 }
-	};
-	static const struct argp argp = {
-		.options = options,
-		.parser = parse,
-		.doc = "Measure bytes a second in one direction.",
-		.children = children,
-	};
 	struct bulk b = { .setup = setup_default, .chunk = 128 << 10 };
+	const struct own_option own[] = {
+		{ "size", 's', "BYTES", "size of a chunk (131072)", &b.chunk },
+		{ 0 }
+	};
 	double rate;
 	pid_t server;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &b);
+	options_parse(argc, argv, "Measure bytes a second in one direction.",
+		      &b.setup, own);
 	b.listener = transport_listen(&b.setup, &b.where);
 	server = server_start(&b.setup, serve, &b);
 	close(b.listener);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Transports: the same connection over TCP, AF_UNIX and AF_L5, and the options
- * that every program has.
+ * Transports: the same connection over TCP, AF_UNIX and AF_L5.
  */
 #include "bench.h"
 
@@ -28,86 +27,16 @@ const struct setup setup_default = {
 	.spin_us = -1,
 };
 
-static const struct argp_option options[] = {
-	{ "transport", 't', "NAME", 0, "tcp, unix, l5 or l5-unix (tcp)", 0 },
-	{ "seconds", 'd', "S", 0, "length of the sample (1)", 0 },
-	{ "wait", 'w', "HOW", 0,
-	  "block, poll (busy, nonblocking) or epoll (block)", 0 },
-	{ "spin", 'S', "US", 0,
-	  "L5_SPIN_US: look at the ring so long before sleeping", 0 },
-	{ "pin", 'p', "HOW", 0,
-	  "none, split (a CPU each) or same (one CPU for both) (none)", 0 },
-	{ "buffer", 'b', "BYTES", 0, "SO_SNDBUF and SO_RCVBUF", 0 },
-	{ "any-carrier", 'a', NULL, 0,
-	  "measure an AF_L5 connection that stays on its bootstrap socket, too",
-	  0 },
-	{ 0 }
-};
-
-static int name_index(struct argp_state *state, const char *what,
-		      const char *arg, const char *const *names)
-{
-	int i;
-
-	for (i = 0; names[i]; i++)
-		if (!strcmp(arg, names[i]))
-			return i;
-	argp_error(state, "no such %s: %s", what, arg);
-	return 0;
-}
-
-static const struct transport *transport_named(struct argp_state *state,
-					       const char *arg)
+/* NULL if there is none. */
+const struct transport *transport_named(const char *name)
 {
 	const struct transport *t;
 
 	for (t = transports; t->name; t++)
-		if (!strcmp(arg, t->name))
+		if (!strcmp(name, t->name))
 			return t;
-	argp_error(state, "no such transport: %s", arg);
 	return NULL;
 }
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	static const char *const waits[] = { "block", "poll", "epoll", NULL };
-	static const char *const pins[] = { "none", "split", "same", NULL };
-	struct setup *s = state->input;
-
-	switch (key) {
-	case 't':
-		s->transport = transport_named(state, arg);
-		break;
-	case 'd':
-		s->seconds = atof(arg);
-		if (s->seconds <= 0)
-			argp_error(state, "not a length of time: %s", arg);
-		break;
-	case 'w':
-		s->wait = name_index(state, "way to wait", arg, waits);
-		break;
-	case 'S':
-		s->spin_us = atoi(arg);
-		break;
-	case 'p':
-		s->pinning = name_index(state, "pinning", arg, pins);
-		break;
-	case 'b':
-		s->buffer = atoi(arg);
-		break;
-	case 'a':
-		s->any_carrier = true;
-		break;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-	return 0;
-}
-
-const struct argp setup_argp = {
-	.options = options,
-	.parser = parse,
-};
 
 /* Asked once: bench/crr would measure the file system otherwise. */
 static int l5_family(void)
