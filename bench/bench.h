@@ -98,6 +98,18 @@ void stream_init(struct stream *st, const struct setup *s, int fd);
 bool stream_recv(struct stream *st, void *buf, size_t len);
 void stream_send(struct stream *st, const void *buf, size_t len);
 
+void *array_alloc(size_t len);
+
+/* One turn of a loop that waits for another CPU. */
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ __volatile__("yield");
+#endif
+}
+
 #define PATTERN_TURNS	251	/* prime: repeats late at every size */
 
 struct pattern {

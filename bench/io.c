@@ -87,6 +87,16 @@ void stream_send(struct stream *st, const void *buf, size_t len)
 	}
 }
 
+/* Memory that is there: the first touch of a page is no part of a sample. */
+void *array_alloc(size_t len)
+{
+	void *p = aligned_alloc(4096, (len + 4095) & ~4095ul);
+
+	if (!p)
+		err(1, "%zu bytes", len);
+	return memset(p, 1, len);
+}
+
 /*
  * Message number nr is a window of one random array that moves on by a byte a
  * message: nothing has to be filled in, and every byte can be compared.

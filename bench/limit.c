@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the machine allows: the bounds that figures of rings are set against.
+ *
+ * Round trips: two processes, a CPU each, and two buffers of shared memory,
+ * one a way. A message is copied in, its number is stored last, the other side
+ * sees the number, copies the message out and answers. No header, no cursor,
+ * no check, nobody who sleeps: up to 64 bytes a message is one cache line.
+ *
+ * Copy: memcpy() of one thread from one array to another, in pieces of 128 KiB
+ * as a bulk transfer does it.
+ */
+#include "bench.h"
+
+#include <err.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/mman.h>
+
+#define WARM_UP		10000	/* round trips before the clock runs */
+#define SIZE_MAX_RR	256
+#define PIECE		(128ul << 10)
+
+typedef _Atomic(unsigned long) number_t;
+
+/* Behind the number, which is a part of the message. */
+#define TEXT_MAX	(SIZE_MAX_RR - sizeof(number_t))
+
+struct slot {
+	number_t number;
+	char text[TEXT_MAX];
+} __attribute__((aligned(SIZE_MAX_RR)));
+
+struct limit {
+	struct setup setup;
+	unsigned long size;
+	unsigned long copy;
+	struct slot *slots;	/* ask, answer */
+};
+
+static void put(struct slot *s, unsigned long nr, const char *text, size_t len)
+{
+	memcpy(s->text, text, len);
+	atomic_store_explicit(&s->number, nr, memory_order_release);
+}
+
+static void get(struct slot *s, unsigned long nr, char *text, size_t len)
+{
+	while (atomic_load_explicit(&s->number, memory_order_acquire) != nr)
+		relax();
+	memcpy(text, s->text, len);
+}
+
+/*
+ * A copy of constant length is some instructions, of variable length a call:
+ * each size has its own loop.
+ */
+static __always_inline void serve_size(struct limit *l, size_t len)
+{
+	char text[TEXT_MAX] = "";
+	unsigned long nr;
+
+	for (nr = 1;; nr++) {
+		get(&l->slots[0], nr, text, len);
+		put(&l->slots[1], nr, text, len);
+	}
+}
+
+static __always_inline unsigned long ask_size(struct limit *l, size_t len)
+{
+	char text[TEXT_MAX] = "", back[TEXT_MAX];
+	unsigned long nr;
+
+	for (nr = 1; nr <= WARM_UP || !sample_over; nr++) {
+		if (nr == WARM_UP)
+			sample_start(l->setup.seconds);
+		put(&l->slots[0], nr, text, len);
+		get(&l->slots[1], nr, back, len);
+	}
+	return nr - 1 - WARM_UP;
+}
+
+#define EACH_SIZE(X)	X(8) X(16) X(32) X(64) X(128) X(256)
+
+static void serve(void *arg)
+{
+	struct limit *l = arg;
+
+	switch (l->size) {
+#define SERVE(n) case n: serve_size(l, n - sizeof(number_t)); break;
+	EACH_SIZE(SERVE)
+	}
+}
+
+static unsigned long ask(struct limit *l)
+{
+	switch (l->size) {
+#define ASK(n) case n: return ask_size(l, n - sizeof(number_t));
+	EACH_SIZE(ASK)
+	}
+	errx(1, "a message has 8, 16, 32, 64, 128 or 256 bytes");
+}
+
+static double round_trips(struct limit *l)
+{
+	unsigned long n;
+
+	l->slots = mmap(NULL, 2 * sizeof(*l->slots), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (l->slots == MAP_FAILED)
+		err(1, "mmap");
+	server_start(&l->setup, serve, l);
+	client_pin(&l->setup);
+	n = ask(l);
+	return n / sample_elapsed();	/* the server dies with its parent */
+}
+
+static double copies(struct limit *l)
+{
+	unsigned long piece = l->copy < PIECE ? l->copy : PIECE;
+	unsigned long at = 0, done = 0;
+	char *from = array_alloc(l->copy);
+	char *to = array_alloc(l->copy);
+
+	client_pin(&l->setup);
+	sample_start(l->setup.seconds);
+	/* Whole arrays only: the end of a large one is as cold as its start. */
+	while (!sample_over || at) {
+		memcpy(to + at, from + at, piece);
+		__asm__ __volatile__("" : : "r"(to) : "memory");
+		done += piece;
+		at += piece;
+		if (at + piece > l->copy)
+			at = 0;
+	}
+	return done / sample_elapsed() / 1e6;
+}
+
+int main(int argc, char **argv)
+{
+	struct limit l = {
+		.setup = { .seconds = 1, .pinning = PIN_SPLIT },
+		.size = 64,
+	};
+	const struct own_option own[] = {
+		{ "size", 's', "BYTES",
+		  "size of a message: 8, 16, 32, 64 (default), 128 or 256",
+		  &l.size },
+		{ "copy", 'c', "BYTES",
+		  "instead: memcpy() of one thread between arrays so large",
+		  &l.copy },
+		{ 0 }
+	};
+
+	options_parse(argc, argv,
+		      "Measure what two CPUs can do without any protocol.",
+		      &l.setup, own);
+	if (l.copy)
+		printf("%.1f MB/s\n", copies(&l));
+	else
+		printf("%.1f rt/s\n", round_trips(&l));
+	return 0;
+}
