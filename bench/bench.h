@@ -97,6 +97,8 @@ struct stream {
 void stream_init(struct stream *st, const struct setup *s, int fd);
 bool stream_recv(struct stream *st, void *buf, size_t len);
 void stream_send(struct stream *st, const void *buf, size_t len);
+void stream_end(struct stream *st);
+void stream_close(struct stream *st);
 
 void *array_alloc(size_t len);
 
@@ -127,6 +129,7 @@ extern atomic_int sample_over;
 
 void sample_start(double seconds);
 double sample_elapsed(void);
+double cpu_seconds(void);
 
 pid_t server_start(const struct setup *s, void (*serve)(void *), void *arg);
 void server_wait(pid_t pid);

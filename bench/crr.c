@@ -32,18 +32,14 @@ static void serve(void *arg)
 	/* Until the client kills it: there is no other end. */
 	for (;;) {
 		fd = transport_accept(&c->setup, c->listener);
-		if (c->request) {
-			stream_init(&st, &c->setup, fd);
-			if (stream_recv(&st, &byte, 1)) {
-				if (byte != ASK)
-					errx(1, "wrong byte from the client");
-				byte = ANSWER;
-				stream_send(&st, &byte, 1);
-			}
-			if (st.epoll >= 0)
-				close(st.epoll);
+		stream_init(&st, &c->setup, fd);
+		if (c->request && stream_recv(&st, &byte, 1)) {
+			if (byte != ASK)
+				errx(1, "wrong byte from the client");
+			byte = ANSWER;
+			stream_send(&st, &byte, 1);
 		}
-		close(fd);
+		stream_close(&st);
 	}
 }
 
@@ -64,9 +60,7 @@ static void one(struct crr *c, bool check)
 		transport_check(&c->setup, fd);
 	if (stream_recv(&st, &byte, 1))
 		errx(1, "a byte where the end should be");
-	if (st.epoll >= 0)
-		close(st.epoll);
-	close(fd);
+	stream_close(&st);
 }
 
 static double measure(struct crr *c)

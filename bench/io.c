@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/epoll.h>
 
 void stream_init(struct stream *st, const struct setup *s, int fd)
@@ -85,6 +86,20 @@ void stream_send(struct stream *st, const void *buf, size_t len)
 		else if (errno != EINTR)
 			err(1, "send");
 	}
+}
+
+/* The other side reads to the end; we may go on reading. */
+void stream_end(struct stream *st)
+{
+	if (shutdown(st->fd, SHUT_WR))
+		err(1, "shutdown");
+}
+
+void stream_close(struct stream *st)
+{
+	if (st->epoll >= 0)
+		close(st->epoll);
+	close(st->fd);
 }
 
 /* Memory that is there: the first touch of a page is no part of a sample. */

@@ -53,6 +53,15 @@ double sample_elapsed(void)
 	       (now.tv_nsec - started.tv_nsec) / 1e9;
 }
 
+/* What this process has used so far. */
+double cpu_seconds(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	return used.tv_sec + used.tv_nsec / 1e9;
+}
+
 static void pin_to(int nth)
 {
 	cpu_set_t all, one;

@@ -1,20 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Round trips a second: the client sends a message, the server answers with
- * another one of the same size. Both check every byte.
+ * another one of the same size. Both check every byte. With --every one message
+ * now and then: how long its round trip takes, and how much CPU both sides use
+ * while nothing happens.
  */
 #include "bench.h"
 
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
+#include <sys/mman.h>
 
 #define WARM_UP		32	/* round trips before the clock runs */
 
+/* What the server found out; the client prints it. */
+struct found {
+	double cpu;	/* seconds between the first message and the end */
+};
+
 struct rr {
 	struct setup setup;
+	struct found *found;
 	unsigned long size;
+	unsigned long every;	/* microseconds; 0: one after the other */
 	int listener;
 	struct address where;
 	struct pattern ask, answer;
@@ -26,19 +37,26 @@ static void serve(void *arg)
 	void *buf = malloc(rr->size);
 	struct stream st;
 	unsigned long nr;
+	double cpu;
 	int fd;
 
 	fd = transport_accept(&rr->setup, rr->listener);
 	stream_init(&st, &rr->setup, fd);
 	for (nr = 0; stream_recv(&st, buf, rr->size); nr++) {
+		if (nr == WARM_UP)
+			cpu = cpu_seconds();
 		pattern_check(&rr->ask, nr, buf, rr->size);
 		stream_send(&st, pattern_of(&rr->answer, nr), rr->size);
 	}
+	if (nr > WARM_UP)
+		rr->found->cpu = cpu_seconds() - cpu;
 	transport_check(&rr->setup, fd);
+	stream_close(&st);
 	free(buf);
 }
 
-static void round_trip(struct rr *rr, struct stream *st, unsigned long nr, void *buf)
+static void round_trip(struct rr *rr, struct stream *st, unsigned long nr,
+		       void *buf)
 {
 	stream_send(st, pattern_of(&rr->ask, nr), rr->size);
 	if (!stream_recv(st, buf, rr->size))
@@ -46,11 +64,52 @@ static void round_trip(struct rr *rr, struct stream *st, unsigned long nr, void 
 	pattern_check(&rr->answer, nr, buf, rr->size);
 }
 
-static double measure(struct rr *rr)
+static double rate(struct rr *rr, struct stream *st, void *buf)
 {
+	unsigned long nr;
+
+	sample_start(rr->setup.seconds);
+	for (nr = WARM_UP; !sample_over; nr++)
+		round_trip(rr, st, nr, buf);
+	return (nr - WARM_UP) / sample_elapsed();
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The median in microseconds. */
+static double now_and_then(struct rr *rr, struct stream *st, void *buf)
+{
+	struct timespec pause = {
+		.tv_sec = rr->every / 1000000,
+		.tv_nsec = rr->every % 1000000 * 1000,
+	};
+	unsigned long n = rr->setup.seconds * 1e6 / rr->every + 1, i;
+	double *took = calloc(n, sizeof(*took));
+	double median, before;
+
+	sample_start(rr->setup.seconds + 1);
+	for (i = 0; i < n; i++) {
+		nanosleep(&pause, NULL);
+		before = sample_elapsed();
+		round_trip(rr, st, WARM_UP + i, buf);
+		took[i] = sample_elapsed() - before;
+	}
+	qsort(took, n, sizeof(*took), by_value);
+	median = took[n / 2];
+	free(took);
+	return median * 1e6;
+}
+
+static void measure(struct rr *rr, pid_t server)
+{
+	double result, cpu, seconds;
 	void *buf = malloc(rr->size);
 	struct stream st;
-	double seconds;
 	unsigned long nr;
 	int fd;
 
@@ -61,13 +120,17 @@ static double measure(struct rr *rr)
 		round_trip(rr, &st, nr, buf);
 	transport_check(&rr->setup, fd);
 
-	sample_start(rr->setup.seconds);
-	while (!sample_over)
-		round_trip(rr, &st, nr++, buf);
+	cpu = cpu_seconds();
+	result = (rr->every ? now_and_then : rate)(rr, &st, buf);
+	cpu = cpu_seconds() - cpu;
 	seconds = sample_elapsed();
-	close(fd);
+	stream_close(&st);
 	free(buf);
-	return (nr - WARM_UP) / seconds;
+	server_wait(server);
+	printf("%.2f %s\n", result, rr->every ? "us" : "rt/s");
+	if (rr->every)
+		printf("%.2f %% cpu\n",
+		       100 * (cpu + rr->found->cpu) / seconds);
 }
 
 int main(int argc, char **argv)
@@ -75,9 +138,12 @@ int main(int argc, char **argv)
 	struct rr rr = { .setup = setup_default, .size = 64 };
 	const struct own_option own[] = {
 		{ "size", 's', "BYTES", "size of a message (64)", &rr.size },
+		{ "every", 'e', "US",
+		  "one round trip in so many microseconds; how long it takes",
+		  &rr.every },
 		{ 0 }
 	};
-	double rate;
+
 	pid_t server;
 
 	options_parse(argc, argv, "Measure round trips between two processes.",
@@ -85,11 +151,13 @@ int main(int argc, char **argv)
 	pattern_init(&rr.ask, rr.size);
 	pattern_init(&rr.answer, rr.size + 1);
 	rr.answer.bytes++;	/* an echo of the question is no answer */
+	rr.found = mmap(NULL, sizeof(*rr.found), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (rr.found == MAP_FAILED)
+		err(1, "mmap");
 	rr.listener = transport_listen(&rr.setup, &rr.where);
 	server = server_start(&rr.setup, serve, &rr);
 	close(rr.listener);
-	rate = measure(&rr);
-	server_wait(server);
-	printf("%.1f rt/s\n", rate);
+	measure(&rr, server);
 	return 0;
 }

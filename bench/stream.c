@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Bulk, one way: the client sends chunks for a while and shuts its side down;
- * the server reads to the end and answers how much it got. The clock runs
- * until that answer, so that buffered bytes are not counted before they are
- * read.
+ * One way: the client sends chunks for a while and ends the stream; the server
+ * reads to the end and answers how much it got. The clock runs until that
+ * answer, so that buffered bytes are not counted before they are read.
  *
  * Every 4 KiB of a chunk begin with the chunk's number, which the server looks
  * for at the right places of the stream. Comparing every byte would measure
  * memcmp().
+ *
+ * Both sides use the same chunk of memory again and again, which stays in the
+ * caches, or with --array walk through arrays that do not fit there.
  */
 #include "bench.h"
 
@@ -22,9 +24,17 @@
 struct bulk {
 	struct setup setup;
 	unsigned long chunk;
+	unsigned long array;
+	unsigned long messages;
 	int listener;
 	struct address where;
 };
+
+/* How many chunks before memory is used again. */
+static unsigned long turn(const struct bulk *b)
+{
+	return b->array > b->chunk ? b->array / b->chunk : 1;
+}
 
 static void stamp(char *buf, size_t len, unsigned long nr)
 {
@@ -42,62 +52,78 @@ static void stamp_check(const char *buf, size_t len, unsigned long nr)
 	for (at = 0; at + sizeof(nr) <= len; at += STAMP_EVERY) {
 		memcpy(&seen, buf + at, sizeof(seen));
 		if (seen != nr)
-			errx(1, "chunk %lu: %lu at offset %zu",
-			     nr, seen,
-			     at);
+			errx(1, "chunk %lu: %lu at offset %zu", nr, seen, at);
 	}
 }
 
 static void serve(void *arg)
 {
 	struct bulk *b = arg;
-	char *buf = malloc(b->chunk);
+	unsigned long nr, place = 0, turns = turn(b);
+	char *array = array_alloc(turns * b->chunk);
+	char *buf = array;
 	struct stream st;
-	unsigned long total;
-	unsigned long nr;
+	unsigned long total = 0;
 	int fd;
 
 	fd = transport_accept(&b->setup, b->listener);
 	stream_init(&st, &b->setup, fd);
-	for (nr = 0; stream_recv(&st, buf, b->chunk); nr++)
-		stamp_check(buf, b->chunk, nr);
+	stream_send(&st, &total, sizeof(total));	/* ready */
+	for (nr = 0; stream_recv(&st, buf, b->chunk); nr++) {
+		/* Arrays are stamped beforehand: a chunk has its place's. */
+		stamp_check(buf, b->chunk, turns > 1 ? place : nr);
+		if (++place == turns)
+			place = 0;
+		buf = array + place * b->chunk;
+	}
 	total = nr * b->chunk;
 	stream_send(&st, &total, sizeof(total));
 	transport_check(&b->setup, fd);
-	free(buf);
+	stream_close(&st);
+	free(array);
 }
 
-static double measure(struct bulk *b)
+static void measure(struct bulk *b, pid_t server)
 {
-	char *buf = calloc(1, b->chunk);
+	unsigned long nr, place, turns = turn(b);
+	char *array = array_alloc(turns * b->chunk);
+	char *buf = array;
 	struct stream st;
 	unsigned long total;
-	unsigned long nr = 0;
 	double seconds;
 	int fd;
 
+	for (place = 0; turns > 1 && place < turns; place++)
+		stamp(array + place * b->chunk, b->chunk, place);
 	client_pin(&b->setup);
 	fd = transport_connect(&b->setup, &b->where);
 	stream_init(&st, &b->setup, fd);
+	if (!stream_recv(&st, &total, sizeof(total)))
+		errx(1, "the server hung up");
 	sample_start(b->setup.seconds);
-	while (!sample_over) {
-		stamp(buf, b->chunk, nr);
+	/* Whole turns: the end of an array is as cold as its beginning. */
+	for (nr = 0, place = 0; !sample_over || place; nr++) {
+		if (turns == 1)
+			stamp(buf, b->chunk, nr);
 		stream_send(&st, buf, b->chunk);
-		nr++;
+		if (++place == turns)
+			place = 0;
+		buf = array + place * b->chunk;
 	}
-	if (shutdown(fd, SHUT_WR))
-		err(1, "shutdown");
+	stream_end(&st);
 	if (!stream_recv(&st, &total, sizeof(total)))
 		errx(1, "the server hung up");
 	seconds = sample_elapsed();
 	if (total != nr * b->chunk)
-		errx(1, "sent %lu bytes, %lu arrived",
-		     (nr * b->chunk),
-		     total);
+		errx(1, "sent %lu bytes, %lu arrived", nr * b->chunk, total);
 	transport_check(&b->setup, fd);
-	close(fd);
-	free(buf);
-	return total / seconds / 1e6;
+	stream_close(&st);
+	free(array);
+	server_wait(server);
+	if (b->messages)
+		printf("%.1f msg/s\n", nr / seconds);
+	else
+		printf("%.1f MB/s\n", total / seconds / 1e6);
 }
 
 int main(int argc, char **argv)
@@ -105,9 +131,12 @@ int main(int argc, char **argv)
 	struct bulk b = { .setup = setup_default, .chunk = 128 << 10 };
 	const struct own_option own[] = {
 		{ "size", 's', "BYTES", "size of a chunk (131072)", &b.chunk },
+		{ "array", 'A', "BYTES", "walk through arrays so large",
+		  &b.array },
+		{ "messages", 'm', NULL, "print chunks, not bytes, a second",
+		  &b.messages },
 		{ 0 }
 	};
-	double rate;
 	pid_t server;
 
 	options_parse(argc, argv, "Measure bytes a second in one direction.",
@@ -115,8 +144,6 @@ int main(int argc, char **argv)
 	b.listener = transport_listen(&b.setup, &b.where);
 	server = server_start(&b.setup, serve, &b);
 	close(b.listener);
-	rate = measure(&b);
-	server_wait(server);
-	printf("%.1f MB/s\n", rate);
+	measure(&b, server);
 	return 0;
 }
