@@ -43,6 +43,9 @@ demo: deps-lab all			## real programs over AF_L5, beside TCP
 check: deps-test all			## every test; T=PART one of its parts
 	selftests/run $(T)
 
+model: deps-test			## the protocol's models, with spin
+	selftests/run model
+
 check-debug: deps-test all		## kernel tests on a debug kernel
 	vm/kernel debug
 	selftests/run --kernel debug $(T)
@@ -72,5 +75,5 @@ deps-test: deps-lab
 deps-lint:
 	@vm/deps $(DEPS_LINT)
 
-.PHONY: all module tools install demo check check-debug bench lint clean help \
-	deps-build deps-lab deps-test deps-lint
+.PHONY: all module tools install demo check model check-debug bench lint \
+	clean help deps-build deps-lab deps-test deps-lint
