@@ -125,7 +125,7 @@ static const struct proto_ops l5_ops = {
 	.sendmsg	= l5_sendmsg,
 	.recvmsg	= l5_recvmsg,
 	.set_rcvlowat	= l5_set_rcvlowat,
-	.mmap		= sock_no_mmap,
+	.mmap		= l5_mmap,
 #if L5_OLD_SPLICE
 	.sendpage	= l5_sendpage,
 	.splice_read	= l5_splice_read,
@@ -212,6 +212,7 @@ static int __init l5_init(void)
 
 	BUILD_BUG_ON(L5_FAMILY_DEFAULT >= AF_MAX);
 	BUILD_BUG_ON(sizeof(struct l5_ctrl) > PAGE_SIZE);
+	BUILD_BUG_ON(sizeof(struct l5_map_state) > PAGE_SIZE);
 	BUILD_BUG_ON(L5_RING_MIN < PAGE_SIZE);
 
 	err = proto_register(&l5_proto, 1);

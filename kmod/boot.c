@@ -130,6 +130,8 @@ static void l5_boot_error_report(struct sock *bsk)
 	l5 = bsk->sk_user_data;
 	if (l5) {
 		l5_boot_error(l5);
+		if (l5_state(l5) == L5_SHM)
+			l5_map_note(l5);
 		/* the wait queue is shared, so this is the bootstrap's too */
 		l5->sk.sk_error_report(&l5->sk);
 	}
@@ -149,6 +151,8 @@ static void l5_boot_state_change(struct sock *bsk)
 			l5_meet_established(l5);
 		if (READ_ONCE(bsk->sk_err))
 			l5_boot_error(l5);
+		if (l5_state(l5) == L5_SHM)
+			l5_map_note(l5);
 		l5->sk.sk_state_change(&l5->sk);
 	}
 	read_unlock_bh(&bsk->sk_callback_lock);
@@ -702,15 +706,23 @@ err_sock:
 static void l5_shutdown_ring(struct l5_sock *l5, int how)
 {
 	struct l5_end *own = l5_own(l5);
+	bool locked;
 
 	/* what TCP gets after its FIN when nobody reads it answers by a reset */
 	if (how == SHUT_RD || how == SHUT_RDWR)
 		set_bit(L5_END_DEAF, &own->flags);
-	/* nothing is to be published after the end */
-	mutex_lock(&l5->tx_lock);
-	if (how == SHUT_WR || how == SHUT_RDWR)
+	if (how == SHUT_WR || how == SHUT_RDWR) {
+		/*
+		 * Nothing is to be published after the end: who takes the lock
+		 * word from now on sees the flag. A process that does not give
+		 * it back is not worth waiting for.
+		 */
+		l5_map_flag(own, L5_MAP_TX_ASK);
+		locked = !l5_ring_lock(l5, L5_LOCK_TX, 0);
 		l5_conn_fin(l5);
-	mutex_unlock(&l5->tx_lock);
+		if (locked)
+			l5_ring_unlock(l5, L5_LOCK_TX);
+	}
 	if (l5->proto != L5PROTO_UNIX &&
 	    test_bit(L5_END_DEAF, &own->flags) &&
 	    test_bit(L5_END_FIN, &own->flags))
@@ -750,5 +762,8 @@ int l5_shutdown(struct socket *sock, int how)
 	}
 	mutex_unlock(&l5->lock);
 	l5_boot_error(l5);
+	/* AF_UNIX tells only the peer */
+	if (l5_state(l5) == L5_SHM)
+		l5_map_note(l5);
 	return err;
 }

@@ -8,6 +8,8 @@
 #ifndef L5_COMPAT_H
 #define L5_COMPAT_H
 
+#include <linux/fs.h>
+#include <linux/mm.h>
 #include <linux/net.h>
 #include <linux/sysctl.h>
 #include <linux/timer.h>
@@ -84,6 +86,26 @@ l5_sysctl_register(struct net *net, const char *path, struct ctl_table *table,
 	return register_net_sysctl_sz(net, path, table, entries);
 #else
 	return register_net_sysctl(net, path, table);
+#endif
+}
+
+static inline void l5_vm_flags(struct vm_area_struct *vma, unsigned long set,
+			       unsigned long clear)
+{
+#if L5_KERNEL(6, 3)
+	vm_flags_mod(vma, set, clear);
+#else
+	vma->vm_flags = (vma->vm_flags | set) & ~clear;
+#endif
+}
+
+/* a reference to a file that may be about to go; its memory is sure */
+static inline bool l5_file_get(struct file *file)
+{
+#if L5_KERNEL(6, 13)
+	return file_ref_get(&file->f_ref);
+#else
+	return atomic_long_inc_not_zero(&file->f_count);
 #endif
 }
 

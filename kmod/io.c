@@ -22,8 +22,13 @@
 
 #include "l5.h"
 
-/* Has the peer's stream ended, for better or worse? */
-static bool l5_rx_ended(struct l5_sock *l5)
+/**
+ * l5_rx_ended() - has the peer's stream ended, for better or worse?
+ * @l5: a socket in state L5_SHM
+ *
+ * Context: any.
+ */
+bool l5_rx_ended(struct l5_sock *l5)
 {
 	const struct sock *bsk = l5->boot->sk;
 	bool ended;
@@ -55,8 +60,13 @@ static bool l5_rx_ready(struct l5_sock *l5, size_t seen)
 	return more;
 }
 
-/* Can no more be sent, so that the bootstrap has to say why? */
-static bool l5_tx_ended(struct l5_sock *l5)
+/**
+ * l5_tx_ended() - can no more be sent, so that the bootstrap has to say why?
+ * @l5: a socket in state L5_SHM
+ *
+ * Context: any.
+ */
+bool l5_tx_ended(struct l5_sock *l5)
 {
 	const struct sock *bsk = l5->boot->sk;
 
@@ -285,11 +295,14 @@ static int l5_connecting(struct l5_sock *l5, bool nonblock, long timeo)
 	return l5_wait_decided(l5, nonblock ? 0 : timeo);
 }
 
-/*
+/**
+ * l5_send_to_closed() - send a peer that closed something that it resets
+ * @l5: a socket in state L5_SHM
+ *
  * The peer closed when a record had just been published. TCP's answer to such
  * bytes is a reset, so send it one that asks for it.
  */
-static void l5_send_to_closed(struct l5_sock *l5)
+void l5_send_to_closed(struct l5_sock *l5)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
 	struct kvec vec = { .iov_base = "", .iov_len = 1 };
@@ -329,10 +342,14 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 	if (err)
 		return err;
 	while (msg_data_left(msg)) {
-		mutex_lock(&l5->tx_lock);
+		n = l5_ring_lock(l5, L5_LOCK_TX, timeo);
+		if (n == -EPROTO)
+			l5_ring_violation(l5);
+		if (n)
+			return done ?: n;
 		do {
 			if (l5_tx_ended(l5)) {
-				mutex_unlock(&l5->tx_lock);
+				l5_ring_unlock(l5, L5_LOCK_TX);
 				goto ended;
 			}
 			n = l5_ring_write(l5, &msg->msg_iter);
@@ -341,7 +358,7 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 		} while (n > 0 && msg_data_left(msg));
 		if (!READ_ONCE(l5->awaits))
 			WRITE_ONCE(l5->awaits, true);
-		mutex_unlock(&l5->tx_lock);
+		l5_ring_unlock(l5, L5_LOCK_TX);
 		if (n == -EPIPE) {
 			/* taken, like what TCP sends to who is gone */
 			l5_send_to_closed(l5);
@@ -458,13 +475,17 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		return -EINVAL;
 	for (;;) {
 		ended = l5_rx_ended(l5);
-		mutex_lock(&l5->rx_lock);
+		n = l5_ring_lock(l5, L5_LOCK_RX, timeo);
+		if (n == -EPROTO)
+			l5_ring_violation(l5);
+		if (n)
+			return done ?: n;
 		if (peek)
 			n = l5_ring_peek(l5, &msg->msg_iter, done, len - done);
 		else
 			n = l5_ring_read(l5, &msg->msg_iter, len - done,
 					 discard);
-		mutex_unlock(&l5->rx_lock);
+		l5_ring_unlock(l5, L5_LOCK_RX);
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
 		if (n < 0 && n != -EAGAIN)
@@ -532,8 +553,7 @@ static bool l5_poll_readable(struct l5_sock *l5)
 		return true;
 	/* a ring that cannot take more has all it will ever have */
 	if (READ_ONCE(peer->starved) ||
-	    READ_ONCE(peer->prod.tail) - READ_ONCE(l5_own(l5)->cons.head) >=
-	    peer->size / 4)
+	    l5_ring_used(l5->conn, !l5->end) >= peer->size / 4)
 		return true;
 	mutex_lock(&l5->rx_lock);
 	ret = l5_ring_count(l5, !l5->end, low) >= low;
@@ -640,6 +660,8 @@ int l5_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
 	struct l5_sock *l5 = l5_sk(sock->sk);
 	int answer;
 
+	if (_IOC_TYPE(cmd) == _IOC_TYPE(L5_IOC_MAP_INFO))
+		return l5_map_ioctl(l5, cmd, arg);
 	if (l5_state(l5) == L5_SHM && !l5_shm_ioctl(l5, cmd, &answer))
 		return put_user(answer, (int __user *)arg);
 	return l5->boot->ops->ioctl(l5->boot, cmd, arg);
@@ -651,6 +673,9 @@ int l5_compat_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
 	struct l5_sock *l5 = l5_sk(sock->sk);
 	int answer;
 
+	/* the one pointer among these arguments is as good as a number */
+	if (_IOC_TYPE(cmd) == _IOC_TYPE(L5_IOC_MAP_INFO))
+		return l5_map_ioctl(l5, cmd, (unsigned long)compat_ptr(arg));
 	if (l5_state(l5) == L5_SHM && !l5_shm_ioctl(l5, cmd, &answer))
 		return put_user(answer, (int __user *)compat_ptr(arg));
 	if (!l5->boot->ops->compat_ioctl)

@@ -13,6 +13,9 @@
  *             the listener's pending list and then the accepted l5_sock.
  *             Its memory goes with the last reference, an RCU grace period
  *             later. What is mapped or pinned keeps its pages by itself.
+ *   l5_mapper what one process has mapped of one end. Lives as long as its
+ *             mappings do, references the l5_conn and not the socket. Its end
+ *             tells that the process will not give back a lock word.
  *
  * Lifetimes: l5_sock.conn changes only while the state is IDLE or CONNECTING
  * and stays for life once the state is SHM, so who reads SHM (acquire) may use
@@ -21,7 +24,12 @@
  * Lock order, outer to inner
  *
  *   l5_sock.lock (mutex)      connect, listen, disconnect of one socket
- *   l5_sock.tx_lock, rx_lock  (mutexes, never both) cursors of one direction
+ *   l5_sock.tx_lock, rx_lock  (mutexes, never both) cursors of one direction,
+ *                             together with the lock word in the control page,
+ *                             which is only ever tried while they are held
+ *   mmap_lock                 a copy may fault; mmap() of the rings holds it
+ *   l5_end.fill_lock          (mutex) pages of a ring, of either end
+ *   l5_end.map_lock           (mutex) who has this end mapped
  *   lock_sock(l5_sock)        its SOL_SOCKET options
  *   lock_sock(bootstrap)      its own business; held where a client enters a
  *                             meeting, so also where it gives connecting up
@@ -82,6 +90,7 @@ struct l5_acct {
 #define L5_END_FIN	0	/* sends no more */
 #define L5_END_CLOSED	1	/* what is sent to it is answered by a reset */
 #define L5_END_DEAF	2	/* shut down for reading */
+#define L5_END_MAPPED	3	/* a process has mapped it, now or before */
 
 /**
  * struct l5_end - one end of a connection: what it writes, what it has read
@@ -95,10 +104,17 @@ struct l5_acct {
  * @npages: pages the ring owns
  * @granted: pages it may own without asking
  * @starved: not 0: no memory until the reader is in this page; see ring.c
- * @prod: cursors, under the l5_sock's tx_lock as all these
- * @tx_bytes: payload written, under tx_lock
- * @cons: cursors into the other end's ring, under rx_lock
- * @rx_bytes: payload read, under rx_lock
+ * @fill_lock: guards @pages and the numbers above against the other end, which
+ *	may want the whole ring to map it
+ * @state: what its processes see of this end's state, NULL if never mapped
+ * @mappers: processes that have it mapped, under @map_lock
+ * @map_lock: see the top of this file
+ * @last_id: number of the last one of them
+ * @lock_wait: who sleeps for a lock word
+ * @prod: cursors as loaded from @ctrl, under the l5_sock's tx_lock
+ * @tx_bytes: payload written by system calls, under tx_lock
+ * @cons: cursors into the other end's ring, likewise, under rx_lock
+ * @rx_bytes: payload read by system calls, under rx_lock
  */
 struct l5_end {
 	struct sock __rcu *sk;
@@ -111,6 +127,12 @@ struct l5_end {
 	u64 starved;
 	u32 npages;
 	u32 granted;
+	struct mutex fill_lock;
+	struct l5_map_state *state;
+	struct list_head mappers;
+	struct mutex map_lock;
+	u32 last_id;
+	wait_queue_head_t lock_wait;
 	struct l5_prod prod ____cacheline_aligned_in_smp;
 	u64 tx_bytes;
 	struct l5_cons cons ____cacheline_aligned_in_smp;
@@ -298,6 +320,14 @@ bool l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener);
 void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5);
 bool l5_conn_close(struct l5_sock *l5, bool reset);
 void l5_conn_fin(struct l5_sock *l5);
+void l5_conn_ring(struct l5_conn *conn, int end, int bells);
+int l5_ring_lock(struct l5_sock *l5, int dir, long timeo);
+void l5_ring_unlock(struct l5_sock *l5, int dir);
+int l5_ring_lock_wait(struct l5_sock *l5, int dir, long *timeo);
+int l5_ring_populate(struct l5_conn *conn, struct l5_end *e);
+struct page *l5_conn_page(struct l5_conn *conn);
+void l5_conn_page_free(struct l5_conn *conn, struct page *page);
+u32 l5_ring_used(struct l5_conn *conn, int end);
 ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from);
 ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		     bool discard);
@@ -308,7 +338,16 @@ bool l5_ring_readable(struct l5_sock *l5);
 bool l5_ring_writable(struct l5_sock *l5);
 void l5_ring_violation(struct l5_sock *l5);
 
+/* map.c */
+int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma);
+int l5_map_ioctl(struct l5_sock *l5, unsigned int cmd, unsigned long arg);
+void l5_map_flag(struct l5_end *e, u32 flags);
+void l5_map_note(struct l5_sock *l5);
+
 /* io.c */
+bool l5_rx_ended(struct l5_sock *l5);
+bool l5_tx_ended(struct l5_sock *l5);
+void l5_send_to_closed(struct l5_sock *l5);
 int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len);
 int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags);
 __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait);
@@ -345,6 +384,7 @@ enum l5_stat {
 	L5_STAT_SLEEPS,
 	L5_STAT_SPINS,
 	L5_STAT_VIOLATIONS,
+	L5_STAT_MAPS,
 	L5_STAT_FALLBACK,	/* and one for each reason after it */
 	L5_STAT_MAX = L5_STAT_FALLBACK + L5_REASON_MAX
 };

@@ -143,6 +143,7 @@ static int l5_stat_show(struct seq_file *seq, void *v)
 		[L5_STAT_SLEEPS]	= "sleeps",
 		[L5_STAT_SPINS]		= "spins",
 		[L5_STAT_VIOLATIONS]	= "violations",
+		[L5_STAT_MAPS]		= "maps",
 	};
 	struct l5_net *ln = l5_net(seq_file_single_net(seq));
 	int i, cpu;
@@ -223,7 +224,7 @@ static int l5_seq_show(struct seq_file *seq, void *v)
 	static const char * const transports[L5_STATE_MAX] = {
 		"none", "none", "none", "base", "shm"
 	};
-	u64 tx = 0, rx = 0;
+	u32 tx = 0, rx = 0;
 	u32 tx_size = 0, rx_size = 0;
 	struct l5_sock *l5;
 	int state;
@@ -238,19 +239,17 @@ static int l5_seq_show(struct seq_file *seq, void *v)
 	if (state == L5_SHM) {
 		struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
 
-		tx = READ_ONCE(own->prod.tail) - READ_ONCE(peer->cons.head);
-		rx = READ_ONCE(peer->prod.tail) - READ_ONCE(own->cons.head);
+		tx = l5_ring_used(l5->conn, l5->end);
+		rx = l5_ring_used(l5->conn, !l5->end);
 		tx_size = own->size;
 		rx_size = peer->size;
 	}
-	/* the two cursors are not read at once */
-	seq_printf(seq, "%lu %u %s %s %s %s %llu %u %llu %u",
+	seq_printf(seq, "%lu %u %s %s %s %s %u %u %u %u",
 		   sock_i_ino(&l5->sk),
 		   from_kuid_munged(seq_user_ns(seq), sock_i_uid(&l5->sk)),
 		   protos[l5->proto], states[state], transports[state],
 		   l5_reason_names[READ_ONCE(l5->reason)],
-		   min_t(u64, tx, tx_size), tx_size,
-		   min_t(u64, rx, rx_size), rx_size);
+		   tx, tx_size, rx, rx_size);
 	l5_seq_names(seq, l5);
 	seq_putc(seq, '\n');
 	return 0;

@@ -360,13 +360,10 @@ static void l5_get_info(struct l5_sock *l5, struct l5_info *info)
 	peer = l5_peer(l5);
 	info->tx_size = own->size;
 	info->rx_size = peer->size;
-	/* the peer's cursors move while they are read */
-	info->tx_used = min_t(u64, own->size, READ_ONCE(own->prod.tail) -
-					      READ_ONCE(peer->cons.head));
-	info->rx_used = min_t(u64, peer->size, READ_ONCE(peer->prod.tail) -
-					       READ_ONCE(own->cons.head));
-	info->tx_bytes = READ_ONCE(own->tx_bytes);
-	info->rx_bytes = READ_ONCE(own->rx_bytes);
+	info->tx_used = l5_ring_used(l5->conn, l5->end);
+	info->rx_used = l5_ring_used(l5->conn, !l5->end);
+	info->tx_bytes = l5_load(&own->ctrl->tx_bytes);
+	info->rx_bytes = l5_load(&own->ctrl->rx_bytes);
 }
 
 static int l5_getsockopt_own(struct l5_sock *l5, int optname,

@@ -16,14 +16,21 @@
  * allocates them, and is ENOBUFS if there is no memory even for that. Pages are
  * freed with the connection and not before.
  *
- * Cursors are the kernel's own copies; what it reads from memory it shares is
- * read once and checked.
+ * A process that maps the rings has no use for a page that moves, so once one
+ * does, both rings are whole: each place has a page, and keeps it.
+ *
+ * Cursors live in the control page, where processes that mapped it move them
+ * too. Whoever moves them holds that direction's lock word, loads them, checks
+ * them as a copy and works with the copy; what else the kernel reads from
+ * memory it shares is read once and checked.
  */
 #include <linux/log2.h>
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uio.h>
+#include <linux/wait.h>
 
 #include "l5.h"
 
@@ -75,6 +82,27 @@ static void l5_page_free(struct l5_conn *conn, struct page *page)
 }
 
 /**
+ * l5_conn_page() - a page for what is not ring
+ * @conn: the connection that is charged
+ *
+ * Return: the page, zeroed, or NULL.
+ */
+struct page *l5_conn_page(struct l5_conn *conn)
+{
+	return l5_page_alloc(conn, false);
+}
+
+/**
+ * l5_conn_page_free() - give one back, or leave it to who has it mapped
+ * @conn: the connection
+ * @page: the page, or NULL
+ */
+void l5_conn_page_free(struct l5_conn *conn, struct page *page)
+{
+	l5_page_free(conn, page);
+}
+
+/**
  * l5_conn_alloc() - make what a connecting socket needs to meet its peer
  * @client: the socket; its namespace and the current task are charged
  *
@@ -95,6 +123,14 @@ struct l5_conn *l5_conn_alloc(struct l5_sock *client)
 	refcount_inc(&conn->acct->ref);
 	conn->memcg = get_mem_cgroup_from_mm(current->mm);
 	l5_meet_init_conn(conn);
+	for (i = 0; i < 2; i++) {
+		struct l5_end *end = &conn->end[i];
+
+		mutex_init(&end->fill_lock);
+		mutex_init(&end->map_lock);
+		INIT_LIST_HEAD(&end->mappers);
+		init_waitqueue_head(&end->lock_wait);
+	}
 	for (i = 0; i < 2; i++) {
 		struct page *page = l5_page_alloc(conn, true);
 
@@ -120,6 +156,8 @@ static void l5_conn_free_rcu(struct rcu_head *rcu)
 
 		if (end->ctrl)
 			l5_page_free(conn, virt_to_page(end->ctrl));
+		if (end->state)
+			l5_page_free(conn, virt_to_page(end->state));
 		for (n = 0; end->pages && n < end->size >> PAGE_SHIFT; n++)
 			l5_page_free(conn, end->pages[n]);
 		kvfree(end->pages);
@@ -218,22 +256,43 @@ void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5)
 }
 
 /*
- * Ring the peer's doorbell: it said in its control page that it may sleep. Its
- * socket is not referenced, only kept by RCU, and gone after its release.
+ * Ring an end's doorbell: it said in its control page that it may sleep. Its
+ * socket is not referenced, only kept by RCU, and gone after its release. Who
+ * asked for SIGIO stays armed, since it may never look again by itself.
  */
-static void l5_bell(struct l5_sock *l5, u32 *wait, bool room)
+static void l5_bell(struct l5_end *e, u32 *wait, bool room)
 {
 	struct sock *sk;
 
-	l5_wait_clear(wait);
-	l5_count(l5, L5_STAT_DOORBELLS, 1);
 	rcu_read_lock();
-	sk = rcu_dereference(l5_peer(l5)->sk);
+	sk = rcu_dereference(e->sk);
+	if (!sk || !sock_flag(sk, SOCK_FASYNC))
+		l5_wait_clear(wait);
+	if (sk)
+		l5_count(l5_sk(sk), L5_STAT_DOORBELLS, 1);
 	if (sk && room)
 		sk->sk_write_space(sk);
 	else if (sk)
 		sk->sk_data_ready(sk);
 	rcu_read_unlock();
+}
+
+/**
+ * l5_conn_ring() - ring an end's doorbell if it asks for it
+ * @conn: the connection
+ * @end: whose
+ * @bells: L5_BELL_*
+ *
+ * Context: process.
+ */
+void l5_conn_ring(struct l5_conn *conn, int end, int bells)
+{
+	struct l5_end *e = &conn->end[end];
+
+	if (bells & L5_BELL_DATA && l5_wait_armed(&e->ctrl->rx_wait))
+		l5_bell(e, &e->ctrl->rx_wait, false);
+	if (bells & L5_BELL_ROOM && l5_wait_armed(&e->ctrl->tx_wait))
+		l5_bell(e, &e->ctrl->tx_wait, true);
 }
 
 /* A peer that asked for SIGIO is always to be told. */
@@ -249,6 +308,22 @@ static bool l5_peer_async(struct l5_sock *l5)
 	return async;
 }
 
+/* Processes count what they move in the control page; the socket ends here. */
+static void l5_ring_closing(struct l5_sock *l5)
+{
+	const struct l5_end *own = l5_own(l5);
+	u64 tx = l5_load(&own->ctrl->tx_bytes) - own->tx_bytes;
+	u64 rx = l5_load(&own->ctrl->rx_bytes) - own->rx_bytes;
+
+	if (!test_bit(L5_END_MAPPED, &own->flags))
+		return;
+	/* they may count what they like, but not backwards */
+	if ((s64)tx > 0)
+		l5_count(l5, L5_STAT_BYTES_TX, tx);
+	if ((s64)rx > 0)
+		l5_count(l5, L5_STAT_BYTES_RX, rx);
+}
+
 /**
  * l5_conn_close() - this end reads and writes no more
  * @l5: a socket in state L5_SHM that is being released
@@ -260,10 +335,16 @@ bool l5_conn_close(struct l5_sock *l5, bool reset)
 {
 	struct l5_end *own = l5_own(l5);
 
+	l5_ring_closing(l5);
 	RCU_INIT_POINTER(own->sk, NULL);
 	set_bit(L5_END_CLOSED, &own->flags);
-	/* L, pairs with M in l5_ring_write() */
-	smp_mb__after_atomic();
+	l5_map_flag(own, L5_MAP_TX_ASK | L5_MAP_RX_ASK);
+	l5_map_flag(l5_peer(l5), L5_MAP_TX_ASK);
+	/*
+	 * L, pairs with M in l5_ring_write(), and in a process that has the
+	 * peer's end mapped with the look at the flags after it published
+	 */
+	smp_mb();
 	if (reset || l5_ring_readable(l5))
 		return true;
 	l5_conn_fin(l5);
@@ -279,6 +360,7 @@ void l5_conn_fin(struct l5_sock *l5)
 	struct sock *sk;
 
 	set_bit(L5_END_FIN, &l5_own(l5)->flags);
+	l5_map_flag(l5_peer(l5), L5_MAP_RX_ASK);
 	rcu_read_lock();
 	sk = rcu_dereference(l5_peer(l5)->sk);
 	if (sk)
@@ -321,16 +403,11 @@ static int l5_ring_next_page(struct l5_sock *l5, struct l5_end *e)
 {
 	struct page *page;
 
-	/* all there: as in any ring, the place is the oldest one's */
-	if (e->next - e->first == e->size >> PAGE_SHIFT) {
-		e->first++;
-		e->next++;
-		return 0;
-	}
+	lockdep_assert_held(&e->fill_lock);
 	if (e->first < e->prod.head >> PAGE_SHIFT) {
 		page = *l5_ring_page_at(e, e->first);
 		WRITE_ONCE(*l5_ring_page_at(e, e->first), NULL);
-		e->first++;
+		WRITE_ONCE(e->first, e->first + 1);
 	} else {
 		if (e->npages >= e->granted) {
 			if (!l5_reserve(l5->conn->acct, 1))
@@ -344,8 +421,30 @@ static int l5_ring_next_page(struct l5_sock *l5, struct l5_end *e)
 	}
 	/* O, pairs with N */
 	smp_store_release(l5_ring_page_at(e, e->next), page);
-	e->next++;
+	WRITE_ONCE(e->next, e->next + 1);
 	return 0;
+}
+
+/* Does each place have its page for good? */
+static bool l5_ring_whole(const struct l5_end *e)
+{
+	return READ_ONCE(e->next) - READ_ONCE(e->first) ==
+	       e->size >> PAGE_SHIFT;
+}
+
+/* The array of pages. Return: false if there is no memory for it. */
+static bool l5_ring_array(struct l5_end *e)
+{
+	struct page **pages;
+
+	lockdep_assert_held(&e->fill_lock);
+	if (e->pages)
+		return true;
+	pages = kvcalloc(e->size >> PAGE_SHIFT, sizeof(*pages),
+			 GFP_KERNEL_ACCOUNT);
+	/* O, pairs with N */
+	smp_store_release(&e->pages, pages);
+	return pages;
 }
 
 /*
@@ -358,23 +457,25 @@ static int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len)
 	u64 pos = e->prod.tail;
 	int have;
 
-	if (unlikely(!e->pages)) {
-		struct page **pages;
-
-		pages = kvcalloc(e->size >> PAGE_SHIFT, sizeof(*pages),
-				 GFP_KERNEL_ACCOUNT);
-		if (!pages)
-			return -ENOBUFS;
-		/* O, pairs with N */
-		smp_store_release(&e->pages, pages);
+	if (READ_ONCE(e->next) << PAGE_SHIFT >= pos + len || l5_ring_whole(e)) {
+		WRITE_ONCE(e->starved, 0);
+		return len;
 	}
-	if (e->next << PAGE_SHIFT < pos + len &&
-	    l5_prod_look(&e->prod, l5_peer(l5)->ctrl) < 0)
+	if (l5_prod_look(&e->prod, l5_peer(l5)->ctrl) < 0)
 		return -EPROTO;
-	while (e->next << PAGE_SHIFT < pos + len)
+	mutex_lock(&e->fill_lock);
+	if (!l5_ring_array(e)) {
+		mutex_unlock(&e->fill_lock);
+		return -ENOBUFS;
+	}
+	while (!l5_ring_whole(e) && e->next << PAGE_SHIFT < pos + len)
 		if (l5_ring_next_page(l5, e))
 			break;
-	have = min_t(u64, len, (e->next << PAGE_SHIFT) - pos);
+	if (l5_ring_whole(e))
+		have = len;
+	else
+		have = min_t(u64, len, (e->next << PAGE_SHIFT) - pos);
+	mutex_unlock(&e->fill_lock);
 	if (have >= (int)min(len, 4 * L5_HDR)) {
 		WRITE_ONCE(e->starved, 0);
 		return have;
@@ -384,6 +485,43 @@ static int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len)
 	/* two pages and the reader not in the last: it will move on */
 	WRITE_ONCE(e->starved, (e->prod.head >> PAGE_SHIFT) + 1);
 	return -EAGAIN;
+}
+
+/**
+ * l5_ring_populate() - make a ring whole, so that it can be mapped
+ * @conn: the connection
+ * @e: the end that writes it
+ *
+ * Context: may sleep; the caller may hold the mmap_lock.
+ * Return: 0, or -ENOMEM; what there was is still good for system calls.
+ */
+int l5_ring_populate(struct l5_conn *conn, struct l5_end *e)
+{
+	u32 n = e->size >> PAGE_SHIFT;
+	int err = -ENOMEM;
+	struct page *page;
+
+	mutex_lock(&e->fill_lock);
+	if (!l5_ring_array(e))
+		goto out;
+	if (n > e->granted) {
+		if (!l5_reserve(conn->acct, n - e->granted))
+			goto out;
+		e->granted = n;
+	}
+	while (!l5_ring_whole(e)) {
+		page = l5_page_alloc(conn, false);
+		if (!page)
+			goto out;
+		e->npages++;
+		/* O, pairs with N */
+		smp_store_release(l5_ring_page_at(e, e->next), page);
+		WRITE_ONCE(e->next, e->next + 1);
+	}
+	err = 0;
+out:
+	mutex_unlock(&e->fill_lock);
+	return err;
 }
 
 /* Copy between a ring and an iterator page by page; short if that faults. */
@@ -422,6 +560,7 @@ void l5_ring_violation(struct l5_sock *l5)
 {
 	l5_count(l5, L5_STAT_VIOLATIONS, 1);
 	WRITE_ONCE(l5->sk.sk_err, EPROTO);
+	l5_map_flag(l5_own(l5), L5_MAP_TX_ASK | L5_MAP_RX_ASK);
 	sock_no_linger(l5->boot->sk);
 	l5->boot->ops->shutdown(l5->boot, SHUT_RDWR);
 	sk_error_report(&l5->sk);
@@ -489,12 +628,13 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 		return -EFAULT;
 	}
 	own->tx_bytes += len;
+	l5_store(&own->ctrl->tx_bytes, l5_load(&own->ctrl->tx_bytes) + len);
 	l5_prod_publish(&own->prod, own->ctrl, l5_ring_slot(own, pos),
 			l5_ring_slot(own, pos + l5_rec_size(len)), len);
 	l5_count(l5, L5_STAT_BYTES_TX, len);
 
 	if (l5_wait_armed(&peer->ctrl->rx_wait) || l5_peer_async(l5))
-		l5_bell(l5, &peer->ctrl->rx_wait, false);
+		l5_bell(peer, &peer->ctrl->rx_wait, false);
 	/*
 	 * M, pairs with L, the barrier being l5_wait_armed()'s: a closing peer
 	 * sees the record unread, or we see it closed.
@@ -518,7 +658,7 @@ static void l5_ring_freed(struct l5_sock *l5)
 		return;
 	used = l5_load(&peer->ctrl->tx_tail) - own->cons.head;
 	if (used <= (s64)peer->size / 2)
-		l5_bell(l5, &peer->ctrl->tx_wait, true);
+		l5_bell(peer, &peer->ctrl->tx_wait, true);
 }
 
 /*
@@ -583,6 +723,8 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		l5_ring_freed(l5);
 	if (done) {
 		own->rx_bytes += done;
+		l5_store(&own->ctrl->rx_bytes,
+			 l5_load(&own->ctrl->rx_bytes) + done);
 		l5_count(l5, L5_STAT_BYTES_RX, done);
 		return done;
 	}
@@ -659,19 +801,22 @@ ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 
 /**
  * l5_ring_count() - unread payload bytes in a ring
- * @l5: a socket in state L5_SHM; for its own direction the rx_lock is held
+ * @l5: a socket in state L5_SHM
  * @end: whose ring
  * @enough: stop counting there
  *
- * A count of what the peer has not read is a snapshot of a moving thing.
+ * A snapshot: without that direction's lock it may be of a moving thing.
  */
 size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough)
 {
 	struct l5_end *ring = &l5->conn->end[end];
-	struct l5_cons walk = l5->conn->end[!end].cons;
-	u64 start = walk.head;
+	struct l5_cons walk = { .size = ring->size };
 	size_t sum = 0;
+	u64 start;
 
+	if (l5_cons_load(&walk, l5->conn->end[!end].ctrl) < 0)
+		return 0;
+	start = walk.head;
 	if (l5_ring_next(ring, &walk) <= 0)
 		return 0;
 	do
@@ -688,12 +833,10 @@ size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough)
  */
 bool l5_ring_readable(struct l5_sock *l5)
 {
-	struct l5_cons *c = &l5_own(l5)->cons;
+	u64 head = l5_load(&l5_own(l5)->ctrl->rx_head);
 	u64 *slot;
 
-	if (READ_ONCE(c->len))
-		return true;
-	slot = l5_ring_slot(l5_peer(l5), READ_ONCE(c->head));
+	slot = l5_ring_slot(l5_peer(l5), head & ~(u64)(L5_HDR - 1));
 	return slot && READ_ONCE(*slot);
 }
 
@@ -711,5 +854,146 @@ bool l5_ring_writable(struct l5_sock *l5)
 
 	if (starved && head >> PAGE_SHIFT < starved)
 		return false;
-	return READ_ONCE(own->prod.tail) - head <= l5_ring_extent(l5) / 2;
+	/* who took a record may be ahead of the tail of who published it */
+	return (s64)(l5_load(&own->ctrl->tx_tail) - head) <=
+	       (s64)l5_ring_extent(l5) / 2;
+}
+
+/**
+ * l5_ring_used() - bytes in use of the ring an end writes, headers included
+ * @conn: a connection that is paired
+ * @end: the end
+ *
+ * By what the ends say, hence a hint, but never more than the ring has.
+ */
+u32 l5_ring_used(struct l5_conn *conn, int end)
+{
+	s64 used = l5_load(&conn->end[end].ctrl->tx_tail) -
+		   l5_load(&conn->end[!end].ctrl->rx_head);
+
+	return clamp_t(s64, used, 0, conn->end[end].size);
+}
+
+static u32 *l5_lock_word(struct l5_end *own, int dir)
+{
+	return dir == L5_LOCK_TX ? &own->ctrl->tx_lock : &own->ctrl->rx_lock;
+}
+
+static struct mutex *l5_lock_mutex(struct l5_sock *l5, int dir)
+{
+	return dir == L5_LOCK_TX ? &l5->tx_lock : &l5->rx_lock;
+}
+
+/**
+ * l5_ring_lock_wait() - sleep while a process holds a lock word
+ * @l5: a socket in state L5_SHM
+ * @dir: L5_LOCK_TX or L5_LOCK_RX
+ * @timeo: jiffies, what is left of it on return
+ *
+ * Wakes now and then without being asked to, since a process may forget, or
+ * scribble over the word; and by a signal, since it may be stopped.
+ *
+ * Return: 0 if it is worth trying, -EAGAIN after *timeo, or as
+ * sock_intr_errno().
+ */
+int l5_ring_lock_wait(struct l5_sock *l5, int dir, long *timeo)
+{
+	struct l5_end *own = l5_own(l5);
+	u32 *word = l5_lock_word(own, dir);
+	long nap = min_t(long, *timeo, msecs_to_jiffies(20) ?: 1);
+	DEFINE_WAIT(wait);
+	int err = 0;
+	u32 old;
+
+	if (!*timeo)
+		return -EAGAIN;
+	prepare_to_wait(&own->lock_wait, &wait, TASK_INTERRUPTIBLE);
+	old = l5_load(word);
+	if (!(old & L5_LOCK_ID))
+		goto out;
+	if (signal_pending(current)) {
+		err = sock_intr_errno(*timeo);
+		goto out;
+	}
+	/* not set: it changed, perhaps it is free */
+	if (cmpxchg(word, old, old | L5_LOCK_WAITERS) == old) {
+		long left = schedule_timeout(nap);
+
+		if (*timeo != MAX_SCHEDULE_TIMEOUT)
+			*timeo -= nap - left;
+	}
+out:
+	finish_wait(&own->lock_wait, &wait);
+	return err;
+}
+
+/* What was said of it is what its last holder left in the control page. */
+static int l5_ring_load(struct l5_sock *l5, int dir, bool mend)
+{
+	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
+	u64 *slot;
+
+	if (dir == L5_LOCK_TX) {
+		if (l5_prod_load(&own->prod, own->ctrl, peer->ctrl) < 0)
+			return -EPROTO;
+		slot = mend ? l5_ring_slot(own, own->prod.tail) : NULL;
+		if (slot && l5_prod_mend(&own->prod, own->ctrl, peer->ctrl,
+					 slot) < 0)
+			return -EPROTO;
+	} else {
+		if (l5_cons_load(&own->cons, own->ctrl) < 0)
+			return -EPROTO;
+		slot = mend ? l5_ring_slot(peer, own->cons.head) : NULL;
+		if (slot)
+			l5_cons_mend(&own->cons, own->ctrl, slot);
+	}
+	return 0;
+}
+
+/**
+ * l5_ring_lock() - have one direction to ourselves, and its cursors
+ * @l5: a socket in state L5_SHM
+ * @dir: L5_LOCK_TX or L5_LOCK_RX
+ * @timeo: jiffies to wait for a process that holds the word; 0, of who may not
+ *	wait, is still some time, as for a socket's lock
+ *
+ * Return: 0, -EAGAIN, as sock_intr_errno(), or -EPROTO if the cursors make no
+ * sense, in which case it is not held.
+ */
+int l5_ring_lock(struct l5_sock *l5, int dir, long timeo)
+{
+	struct mutex *mutex = l5_lock_mutex(l5, dir);
+	u32 *word = l5_lock_word(l5_own(l5), dir);
+	int got, err;
+
+	timeo = timeo ?: HZ;
+	for (;;) {
+		mutex_lock(mutex);
+		got = l5_lock_try(word, L5_LOCK_KERNEL);
+		if (got)
+			break;
+		/* the mutex is not held for as long as a process likes */
+		mutex_unlock(mutex);
+		err = l5_ring_lock_wait(l5, dir, &timeo);
+		if (err)
+			return err;
+	}
+	err = l5_ring_load(l5, dir, got == 2);
+	if (err)
+		l5_ring_unlock(l5, dir);
+	return err;
+}
+
+/**
+ * l5_ring_unlock() - let the next one have it
+ * @l5: the socket
+ * @dir: as for l5_ring_lock()
+ */
+void l5_ring_unlock(struct l5_sock *l5, int dir)
+{
+	struct l5_end *own = l5_own(l5);
+
+	if (l5_unlock(l5_lock_word(own, dir)))
+		wake_up_all(&own->lock_wait);
+	mutex_unlock(l5_lock_mutex(l5, dir));
 }

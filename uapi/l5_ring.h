@@ -330,13 +330,21 @@ static inline __u32 l5_cons_take(struct l5_cons *c, struct l5_ctrl *own,
 static inline int l5_prod_load(struct l5_prod *p, const struct l5_ctrl *own,
 			       const struct l5_ctrl *peer)
 {
+	__u64 head;
+
 	p->tail = l5_load(&own->tx_tail);
 	if (p->tail & (L5_HDR - 1))
 		return -1;
 	if (p->tail - p->head <= p->size)
 		return 0;
-	if (l5_prod_look(p, peer) < 0 || p->tail - p->head > p->size)
+	/* D, pairs with C */
+	head = l5_load_acquire(&peer->rx_head);
+	/* it may have read a record whose writer died before it moved the tail */
+	if (head - p->tail <= p->size)
+		head = p->tail;
+	if (p->tail - head > p->size || (head & (L5_HDR - 1)))
 		return -1;
+	p->head = head;
 	return 0;
 }
 
@@ -344,19 +352,22 @@ static inline int l5_prod_load(struct l5_prod *p, const struct l5_ctrl *own,
  * l5_prod_mend() - finish what a holder that died began
  * @p: the producer, loaded
  * @own: its control page, tx_lock held
+ * @peer: the consumer's
  * @slot: the header word at @p->tail
  *
  * There is a header only if the record was published; then the tail follows.
+ *
+ * Return: as l5_prod_load().
  */
-static inline void l5_prod_mend(struct l5_prod *p, struct l5_ctrl *own,
-				const __u64 *slot)
+static inline int l5_prod_mend(struct l5_prod *p, struct l5_ctrl *own,
+			       const struct l5_ctrl *peer, const __u64 *slot)
 {
 	__u64 hdr = l5_load(slot);
 
 	if (!l5_rec_valid(p->size, hdr))
-		return;
-	p->tail += l5_rec_size((__u32)hdr);
-	l5_store(&own->tx_tail, p->tail);
+		return 0;
+	l5_store(&own->tx_tail, p->tail + l5_rec_size((__u32)hdr));
+	return l5_prod_load(p, own, peer);
 }
 
 /**
