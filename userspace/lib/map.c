@@ -1,0 +1,817 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Mapped rings: see map.h.
+ *
+ * This is linked into programs that know nothing of it, and called in signal
+ * handlers and in children of vfork(). So it uses bare system calls, since
+ * libc's may be interposed, no malloc(), and leaves errno as it was.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "map.h"
+
+#ifdef __SANITIZE_THREAD__
+/* It does not model fences, and none of them orders payload. */
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+
+/* The most that waiting without sleep is ever worth, ns: KVM's figure. */
+#define L5_WIN_MAX	200000u
+/* The first looks, before the first yield, take about this long, ns. */
+#define L5_POLLS_NS	3000u
+/* Try again every so often what did not pay. A power of two. */
+#define L5_TURNS	64u
+/* Looks at a lock word that is taken, before anything else. */
+#define L5_TRIES	64
+
+__thread struct l5_held_all l5_held
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* Before the first map nothing is anybody's. */
+static const uint32_t l5_map_nolife;
+const uint32_t *l5_map_life = &l5_map_nolife;
+
+uint32_t l5_map_polls;
+
+static struct {
+	int spin_us;
+	int yields;
+	uint32_t life;		/* the last given */
+	uint32_t maps;		/* made so far */
+	int ready;
+	int lock;
+} l5_map_env = { .spin_us = -1, .yields = -1 };
+
+uint64_t l5_map_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+/* What the kernel does for a mapped end */
+
+static void l5_map_ioctl(int fd, unsigned long cmd, unsigned long arg)
+{
+	int saved = errno;
+
+	syscall(SYS_ioctl, fd, cmd, arg);
+	errno = saved;
+}
+
+static void l5_kernel_bell(struct l5_map *m, int fd, unsigned int bells)
+{
+	(void)m;
+	l5_map_ioctl(fd, L5_IOC_DOORBELL, bells);
+}
+
+static void l5_kernel_lock_wait(struct l5_map *m, int fd, unsigned int which)
+{
+	(void)m;
+	l5_map_ioctl(fd, L5_IOC_LOCK, which);
+}
+
+static void l5_kernel_lock_wake(struct l5_map *m, int fd, unsigned int which)
+{
+	(void)m;
+	l5_map_ioctl(fd, L5_IOC_UNLOCK, which);
+}
+
+static void l5_kernel_broken(struct l5_map *m, int fd)
+{
+	int saved = errno;
+
+	(void)m;
+	syscall(SYS_shutdown, fd, SHUT_RDWR);
+	errno = saved;
+}
+
+static const struct l5_map_ops l5_kernel_ops = {
+	.bell = l5_kernel_bell,
+	.lock_wait = l5_kernel_lock_wait,
+	.lock_wake = l5_kernel_lock_wake,
+	.broken = l5_kernel_broken,
+};
+
+/* Making and ending them */
+
+static int l5_env_int(const char *name)
+{
+	const char *s = secure_getenv(name);
+	char *end;
+	long v;
+
+	if (!s || !*s)
+		return -1;
+	v = strtol(s, &end, 10);
+	return *end || v < 0 ? -1 : v > 1000000 ? 1000000 : (int)v;
+}
+
+/*
+ * How many looks are L5_POLLS_NS: a pause takes from ten cycles to thousands,
+ * in a virtual machine. With a single CPU to run on, none is worth it: while
+ * we look nobody else can do anything.
+ */
+static void l5_map_calibrate(void)
+{
+	cpu_set_t cpus;
+	uint64_t t;
+	int i;
+
+	l5_map_env.spin_us = l5_env_int("L5_SPIN_US");
+	l5_map_env.yields = l5_env_int("L5_YIELDS");
+	CPU_ZERO(&cpus);
+	if (!sched_getaffinity(0, sizeof(cpus), &cpus) && CPU_COUNT(&cpus) == 1)
+		return;
+	t = l5_map_now();
+	for (i = 0; i < 128; i++)
+		l5_pause();
+	t = (l5_map_now() - t) / 128 + 1;
+	l5_map_polls = L5_POLLS_NS / t;
+	if (l5_map_polls < 4)
+		l5_map_polls = 4;
+	if (l5_map_polls > 512)
+		l5_map_polls = 512;
+}
+
+/*
+ * The word that fork() clears: on a page of its own, or of the parent's that is
+ * still there. Returns 0, or -1 with errno.
+ */
+static int l5_map_live(void)
+{
+	long page = sysconf(_SC_PAGESIZE);
+	uint32_t *word;
+
+	if (l5_likely(l5_load(l5_map_life)))
+		return 0;
+	/* a child of a thread that was in here has it taken for ever */
+	while (!__sync_bool_compare_and_swap(&l5_map_env.lock, 0, getpid()))
+		if (l5_load(&l5_map_env.lock) == getpid())
+			sched_yield();
+		else
+			l5_store(&l5_map_env.lock, 0);
+	if (!l5_map_env.ready) {
+		word = mmap(NULL, page, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (word == MAP_FAILED ||
+		    madvise(word, page, MADV_WIPEONFORK)) {
+			if (word != MAP_FAILED)
+				munmap(word, page);
+			l5_store(&l5_map_env.lock, 0);
+			return -1;
+		}
+		l5_map_calibrate();
+		l5_map_env.ready = 1;
+		__atomic_store_n(&l5_map_life, word, __ATOMIC_RELEASE);
+	}
+	word = (uint32_t *)(uintptr_t)l5_map_life;
+	if (!l5_load(word))
+		l5_store(word, ++l5_map_env.life);
+	l5_store(&l5_map_env.lock, 0);
+	return 0;
+}
+
+void l5_adapt_init(struct l5_adapt *a)
+{
+	memset(a, 0, sizeof(*a));
+	a->spin_us = l5_map_env.spin_us;
+	a->yields = l5_map_env.yields;
+	a->polls = l5_map_polls;
+	/* told to wait, it does so from the start */
+	a->win = a->spin_us > 0 || (a->spin_us == 0 && a->yields > 0);
+}
+
+static void l5_map_init(struct l5_map *m, const struct l5_map_mem *mem,
+			const struct l5_map_ops *ops, void *priv)
+{
+	m->own = mem->own;
+	m->peer = mem->peer;
+	m->state = mem->state;
+	m->tx = mem->tx;
+	m->rx = mem->rx;
+	m->tx_size = mem->tx_size;
+	m->rx_size = mem->rx_size;
+	m->prod.size = mem->tx_size;
+	m->cons.size = mem->rx_size;
+	m->id = mem->id;
+	m->life = l5_load(l5_map_life);
+	/* 2 numbers each, never 0 */
+	m->key = 2ull * __atomic_add_fetch(&l5_map_env.maps, 1,
+					   __ATOMIC_RELAXED);
+	m->ops = ops;
+	m->priv = priv;
+	m->ref = 1;
+	l5_adapt_init(&m->tx_adapt);
+	l5_adapt_init(&m->rx_adapt);
+}
+
+static bool l5_map_size_ok(uint32_t size)
+{
+	return size >= L5_RING_MIN && size <= L5_RING_MAX &&
+	       !(size & (size - 1));
+}
+
+/* Where the regions of a connection go in one area, with holes between. */
+static void *l5_map_region(int fd, uint8_t **at, size_t len, int prot,
+			   uint64_t off)
+{
+	void *p = mmap64(*at, len, prot, MAP_SHARED | MAP_FIXED, fd, off);
+
+	*at += len + sysconf(_SC_PAGESIZE);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+struct l5_map *l5_map_new(int fd)
+{
+	const int rw = PROT_READ | PROT_WRITE;
+	size_t page = sysconf(_SC_PAGESIZE), len;
+	struct l5_map_mem mem = { 0 };
+	struct l5_map_info info;
+	struct l5_map *m;
+	uint8_t *base, *at;
+	int err;
+
+	if (syscall(SYS_ioctl, fd, L5_IOC_MAP_INFO, &info) < 0)
+		return NULL;
+	if (!l5_map_size_ok(info.tx_size) || !l5_map_size_ok(info.rx_size)) {
+		errno = EPROTO;
+		return NULL;
+	}
+	if (l5_map_live() < 0)
+		return NULL;
+
+	/* the struct, three pages and two rings, and a hole after each */
+	len = 10 * page + 2ul * info.tx_size + 2ul * info.rx_size + 2 * page;
+	base = mmap(NULL, len, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (base == MAP_FAILED)
+		return NULL;
+	/* fork() copies the struct and nothing else */
+	if (madvise(base + page, len - page, MADV_DONTFORK) ||
+	    mprotect(base, page, rw))
+		goto fail;
+	at = base + 2 * page;
+	mem.own = l5_map_region(fd, &at, page, rw, L5_MMAP_OWN);
+	if (!mem.own)
+		goto fail;
+	mem.peer = l5_map_region(fd, &at, page, PROT_READ, L5_MMAP_PEER);
+	mem.state = l5_map_region(fd, &at, page, PROT_READ, L5_MMAP_STATE);
+	mem.tx = l5_map_region(fd, &at, 2ul * info.tx_size, rw, L5_MMAP_TX);
+	mem.rx = l5_map_region(fd, &at, 2ul * info.rx_size, PROT_READ,
+			       L5_MMAP_RX);
+	if (!mem.peer || !mem.state || !mem.tx || !mem.rx)
+		goto fail;
+	/* asked again: now there is a number */
+	if (syscall(SYS_ioctl, fd, L5_IOC_MAP_INFO, &info) < 0)
+		goto fail;
+	mem.tx_size = info.tx_size;
+	mem.rx_size = info.rx_size;
+	mem.id = info.id;
+	if (!mem.id || mem.id >= L5_LOCK_KERNEL ||
+	    l5_load(&mem.state->tx_size) != mem.tx_size ||
+	    l5_load(&mem.state->rx_size) != mem.rx_size) {
+		errno = EPROTO;
+		goto fail;
+	}
+	m = (struct l5_map *)base;
+	l5_map_init(m, &mem, &l5_kernel_ops, NULL);
+	m->base = base;
+	m->len = len;
+	return m;
+
+fail:
+	err = errno;
+	munmap(base, len);
+	errno = err;
+	return NULL;
+}
+
+struct l5_map *l5_map_over(const struct l5_map_mem *mem,
+			   const struct l5_map_ops *ops, void *priv)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	struct l5_map *m;
+
+	if (!l5_map_size_ok(mem->tx_size) || !l5_map_size_ok(mem->rx_size) ||
+	    !mem->id || mem->id >= L5_LOCK_KERNEL) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (l5_map_live() < 0)
+		return NULL;
+	m = mmap(NULL, page, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (m == MAP_FAILED)
+		return NULL;
+	l5_map_init(m, mem, ops, priv);
+	m->base = m;
+	m->len = page;
+	return m;
+}
+
+struct l5_map *l5_map_get(struct l5_map *m)
+{
+	__atomic_add_fetch(&m->ref, 1, __ATOMIC_RELAXED);
+	return m;
+}
+
+void l5_map_put(struct l5_map *m)
+{
+	int saved = errno;
+
+	if (!m || __atomic_sub_fetch(&m->ref, 1, __ATOMIC_ACQ_REL))
+		return;
+	/* of what a child inherited only the struct is there */
+	if (l5_map_mine(m))
+		munmap(m->base, m->len);
+	else
+		munmap(m->base, sysconf(_SC_PAGESIZE));
+	errno = saved;
+}
+
+/* Lock words */
+
+/*
+ * Is a frame of this stack further up than the present one, so that its call is
+ * still going on? A handler on a stack of its own cannot tell by addresses, but
+ * who is on none knows that it has left that one.
+ */
+static bool l5_frame_live(const void *frame, const void *now)
+{
+	const uint8_t *f = frame;
+	stack_t ss;
+
+	if (syscall(SYS_sigaltstack, NULL, &ss) == 0 &&
+	    !(ss.ss_flags & SS_DISABLE)) {
+		const uint8_t *sp = ss.ss_sp;
+		bool there = f >= sp && f < sp + ss.ss_size;
+
+		if (ss.ss_flags & SS_ONSTACK) {
+			if (!there)
+				return true;
+		} else if (there) {
+			return false;
+		}
+	}
+	return f > (const uint8_t *)now;
+}
+
+/* What this thread's other entries say about a word that is taken. */
+static int l5_held_check(const struct l5_held *mine, uint64_t key,
+			 const void *frame)
+{
+	struct l5_held *h;
+
+	for (h = l5_held.v; h < mine; h++) {
+		if (h->key != key)
+			continue;
+		if (h->state == L5_HELD_RESERVED || l5_frame_live(h->frame,
+								  frame))
+			return L5_TRY_NESTED;
+		if (h->state == L5_HELD_YES) {
+			h->key = 0;
+			return 2;
+		}
+	}
+	return 0;
+}
+
+/* Entries of calls that siglongjmp() ended, when there is no room for more. */
+static struct l5_held *l5_hold_purged(uint64_t key, void *frame)
+{
+	sigset_t all, old;
+	int i, n = 0;
+
+	sigfillset(&all);
+	/* not libc's: it would leave its own signals out */
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, _NSIG / 8);
+	for (i = 0; i < l5_held.n; i++) {
+		struct l5_held *h = &l5_held.v[i];
+
+		if (h->key && (h->state != L5_HELD_UNSURE ||
+			       l5_frame_live(h->frame, frame)))
+			l5_held.v[n++] = *h;
+	}
+	for (i = n; i < L5_HELD_MAX; i++)
+		l5_held.v[i].key = 0;
+	l5_held.n = n;
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);
+	return l5_hold(key, frame);
+}
+
+/* Wait for the word: 1, or 2 if what it guards has to be mended first. */
+static int l5_map_lock_wait(struct l5_map *m, int fd, unsigned int which,
+			    const struct l5_guard *g)
+{
+	__u32 *word = l5_map_word(m, which);
+	unsigned int unsure = 0;
+	__u32 old;
+	int i, got;
+
+	for (;;) {
+		for (i = 0; i < L5_TRIES; i++) {
+			got = l5_lock_try(word, m->id);
+			if (got)
+				return got;
+			l5_pause();
+		}
+		old = l5_load(word);
+		if ((old & L5_LOCK_ID) == m->id) {
+			got = l5_held_check(g->held, g->held->key,
+					    g->held->frame);
+			if (got)
+				return got;
+		}
+		if (!(old & L5_LOCK_ID))
+			continue;
+		if (!unsure++) {
+			/* it is held for less than a switch takes */
+			syscall(SYS_sched_yield);
+			continue;
+		}
+		if (!(old & L5_LOCK_WAITERS) &&
+		    !l5_cmpxchg(word, old, old | L5_LOCK_WAITERS))
+			continue;
+		m->ops->lock_wait(m, fd, which);
+	}
+}
+
+/* @got: what l5_lock_try() said, 0 if it was not asked */
+int l5_map_lock_slow(struct l5_map *m, int fd, unsigned int which,
+		     struct l5_guard *g, int got)
+{
+	void *frame = __builtin_frame_address(0);
+	int saved = errno, err;
+
+	if (!g->held)
+		g->held = l5_hold_purged(m->key + which, frame);
+	if (!g->held)
+		return L5_TRY_NESTED;
+	if (!got)
+		got = l5_map_lock_wait(m, fd, which, g);
+	errno = saved;
+	if (got < 0) {
+		l5_unhold(g->held);
+		return got;
+	}
+	g->held->state = L5_HELD_YES;
+	if (which == L5_LOCK_TX) {
+		err = l5_prod_load(&m->prod, m->own, m->peer);
+		if (!err && got == 2)
+			err = l5_prod_mend(&m->prod, m->own, m->peer,
+					   l5_map_tx_slot(m, m->prod.tail));
+	} else {
+		err = l5_cons_load(&m->cons, m->own);
+		if (!err && got == 2)
+			l5_cons_mend(&m->cons, m->own,
+				     l5_map_rx_slot(m, m->cons.head));
+	}
+	if (!err)
+		return 0;
+	l5_map_unlock(m, fd, which, g);
+	m->ops->broken(m, fd);
+	return L5_TRY_BROKEN;
+}
+
+/* Bytes in and out */
+
+/* Where in an array of buffers we are. */
+struct l5_iov {
+	const struct iovec *v;
+	size_t n;
+	size_t off;
+};
+
+static size_t l5_iov_total(const struct iovec *v, size_t n)
+{
+	size_t sum = 0, i;
+
+	for (i = 0; i < n; i++)
+		if (__builtin_add_overflow(sum, v[i].iov_len, &sum))
+			return SIZE_MAX / 2;
+	return sum > SIZE_MAX / 2 ? SIZE_MAX / 2 : sum;
+}
+
+/* The next @n bytes at most that lie side by side. */
+static size_t l5_iov_part(struct l5_iov *i, uint8_t **p, size_t n)
+{
+	size_t part;
+
+	while (i->off == i->v->iov_len) {
+		i->v++;
+		i->off = 0;
+	}
+	part = i->v->iov_len - i->off;
+	if (part > n)
+		part = n;
+	*p = (uint8_t *)i->v->iov_base + i->off;
+	i->off += part;
+	return part;
+}
+
+/*
+ * Room for a record, or 0 if it is better to wait: a large send is not to
+ * dribble into a nearly full ring. -1 as l5_prod_look().
+ */
+static int l5_map_room(struct l5_map *m, size_t want)
+{
+	uint32_t low = m->tx_size / 8, room;
+
+	if (want > L5_PIECE)
+		want = L5_PIECE;
+	if (low > want)
+		low = want;
+	room = l5_prod_room(&m->prod);
+	if (room < want) {
+		if (l5_prod_look(&m->prod, m->peer) < 0)
+			return -1;
+		room = l5_prod_room(&m->prod);
+		if (room < low)
+			return 0;
+	}
+	return room < want ? room : want;
+}
+
+/* Payload of @len bytes at the tail; the header's line comes last. */
+static void l5_map_fill(struct l5_map *m, struct l5_iov *i, size_t len)
+{
+	uint64_t pos = m->prod.tail + L5_HDR;
+	size_t line = L5_LINE - (pos & (L5_LINE - 1));
+	size_t part;
+	uint8_t *p;
+
+	while (len) {
+		part = l5_iov_part(i, &p, len);
+		if (pos == m->prod.tail + L5_HDR && part > line) {
+			l5_map_copy_in(m, pos + line, p + line, part - line);
+			l5_map_copy_in(m, pos, p, line);
+		} else {
+			l5_map_copy_in(m, pos, p, part);
+		}
+		pos += part;
+		len -= part;
+	}
+}
+
+ssize_t l5_map_trysend(struct l5_map *m, int fd, const struct iovec *iov,
+		       size_t n)
+{
+	size_t total = l5_iov_total(iov, n), done = 0;
+	struct l5_iov i = { .v = iov, .n = n };
+	ssize_t ret = L5_TRY_AGAIN;
+	struct l5_guard g;
+	int len;
+
+	if (!total || l5_load(&m->state->flags) & L5_MAP_TX_ASK)
+		return L5_TRY_ASK;
+	ret = l5_map_lock(m, fd, L5_LOCK_TX, &g);
+	if (ret)
+		return ret;
+	ret = L5_TRY_AGAIN;
+	while (done < total) {
+		if (l5_load(&m->state->flags) & L5_MAP_TX_ASK) {
+			ret = L5_TRY_ASK;
+			break;
+		}
+		if (done) {
+			/* F, pairs with E */
+			l5_mb();
+			l5_map_published(m, fd);
+		}
+		len = l5_map_room(m, total - done);
+		if (len <= 0) {
+			if (len < 0)
+				ret = L5_TRY_BROKEN;
+			break;
+		}
+		l5_map_fill(m, &i, len);
+		l5_store(&m->own->tx_bytes, l5_load(&m->own->tx_bytes) + len);
+		l5_prod_publish(&m->prod, m->own,
+				l5_map_tx_slot(m, m->prod.tail),
+				l5_map_tx_slot(m, m->prod.tail +
+					       l5_rec_size(len)), len);
+		done += len;
+	}
+	l5_map_unlock(m, fd, L5_LOCK_TX, &g);
+	if (done)
+		l5_map_published(m, fd);
+	if (ret == L5_TRY_BROKEN)
+		m->ops->broken(m, fd);
+	return done ? (ssize_t)done : ret;
+}
+
+/* What is at the cursors, into the buffers. */
+static void l5_map_drain(struct l5_map *m, struct l5_iov *i, uint64_t pos,
+			 size_t len)
+{
+	size_t part;
+	uint8_t *p;
+
+	while (len) {
+		part = l5_iov_part(i, &p, len);
+		l5_map_copy_out(m, pos, p, part);
+		pos += part;
+		len -= part;
+	}
+}
+
+/* Over published records without taking them, at most once around. */
+static size_t l5_map_peek(struct l5_map *m, struct l5_iov *i, size_t total,
+			  int *err)
+{
+	struct l5_cons c = m->cons;
+	uint64_t start = c.head;
+	size_t done = 0, part;
+
+	while (done < total && c.head - start < c.size) {
+		*err = l5_cons_peek(&c, l5_map_rx_slot(m, c.head));
+		if (*err <= 0)
+			break;
+		part = c.len - c.off;
+		if (part > total - done)
+			part = total - done;
+		l5_map_drain(m, i, c.head + L5_HDR + c.off, part);
+		done += part;
+		c.head += l5_rec_size(c.len);
+		c.off = 0;
+		c.len = 0;
+	}
+	return done;
+}
+
+static size_t l5_map_take(struct l5_map *m, int fd, struct l5_iov *i,
+			  size_t total, int *err)
+{
+	struct l5_cons *c = &m->cons;
+	size_t done = 0, part, freed = 0;
+
+	while (done < total) {
+		*err = l5_cons_peek(c, l5_map_rx_slot(m, c->head));
+		if (*err <= 0)
+			break;
+		part = c->len - c->off;
+		if (part > total - done)
+			part = total - done;
+		l5_map_drain(m, i, c->head + L5_HDR + c->off, part);
+		l5_store(&m->own->rx_bytes, l5_load(&m->own->rx_bytes) + part);
+		freed += l5_cons_take(c, m->own, part);
+		done += part;
+		/* a big read is not to keep the writer waiting */
+		if (freed >= m->rx_size / 2 && done < total) {
+			/* F, pairs with E */
+			l5_mb();
+			l5_map_freed(m, fd, c->head);
+			freed = 0;
+		}
+	}
+	return done;
+}
+
+ssize_t l5_map_tryrecv(struct l5_map *m, int fd, const struct iovec *iov,
+		       size_t n, int flags)
+{
+	/* before the ring: what was published before the end comes first */
+	ssize_t nothing = l5_map_rx_ask(m) ? L5_TRY_ASK : L5_TRY_AGAIN;
+	struct l5_iov i = { .v = iov, .n = n };
+	size_t total = l5_iov_total(iov, n), done;
+	struct l5_guard g;
+	uint64_t head;
+	int err = 0;
+
+	if (!total)
+		return L5_TRY_ASK;
+	if (!l5_map_readable(m))
+		return nothing;
+	err = l5_map_lock(m, fd, L5_LOCK_RX, &g);
+	if (err)
+		return err;
+	if (flags & L5_TRY_PEEK)
+		done = l5_map_peek(m, &i, total, &err);
+	else
+		done = l5_map_take(m, fd, &i, total, &err);
+	head = m->cons.head;
+	l5_map_unlock(m, fd, L5_LOCK_RX, &g);
+	if (done && !(flags & L5_TRY_PEEK))
+		l5_map_freed(m, fd, head);
+	if (done)
+		return done;
+	if (err < 0) {
+		m->ops->broken(m, fd);
+		return L5_TRY_BROKEN;
+	}
+	return nothing;
+}
+
+/* Waiting */
+
+/*
+ * Learn from a wait that took so long. As KVM's halt polling: had it been short
+ * enough to wait through, wait as long next time and half as much again; had it
+ * not, half as long and soon not at all. A little more than the most that is
+ * ever waited counts as short: if nobody slept it would have been.
+ */
+static void l5_adapt_learn(struct l5_adapt *a, uint64_t waited)
+{
+	uint32_t win = l5_load(&a->win), want;
+
+	if (a->spin_us >= 0)
+		return;
+	if (waited <= 2 * L5_WIN_MAX) {
+		want = waited + waited / 2;
+		if (want < 1000)
+			want = 1000;
+		if (want > L5_WIN_MAX)
+			want = L5_WIN_MAX;
+		if (want > win)
+			l5_store(&a->win, want);
+	} else {
+		l5_store(&a->win, win < 1000 ? 0 : win / 2);
+	}
+}
+
+static bool l5_spin_for(bool (*ready)(const void *arg), const void *arg,
+			uint64_t start, uint64_t ns)
+{
+	int i;
+
+	do {
+		for (i = 0; i < 32; i++) {
+			if (ready(arg))
+				return true;
+			l5_pause();
+		}
+	} while (l5_map_now() - start < ns);
+	return false;
+}
+
+/*
+ * A look finds what another CPU did, a yield also what a process did that
+ * shares ours. Where the first looks only cost time, because it does, they
+ * become few; every L5_TURNS waits they are all tried, to see whether that has
+ * changed.
+ */
+bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
+		   const void *arg, uint32_t polls, uint64_t *start)
+{
+	uint32_t win = l5_load(&a->win), turn = l5_load(&a->turn) + 1;
+	int yields = a->yields, n;
+	uint64_t now, from;
+
+	l5_store(&a->turn, turn);
+	from = l5_map_now();
+	*start = from;
+	if (!win)
+		return false;
+	if (a->spin_us > 0) {
+		if (l5_spin_for(ready, arg, from, a->spin_us * 1000ull))
+			return true;
+	} else if (a->spin_us < 0 && polls < l5_map_polls &&
+		   !(turn & (L5_TURNS - 1))) {
+		for (; polls < l5_map_polls; polls++) {
+			if (ready(arg)) {
+				l5_store(&a->polls, l5_map_polls);
+				return true;
+			}
+			l5_pause();
+		}
+	}
+	/* told to spin only */
+	if (a->spin_us >= 0 && yields < 0)
+		return false;
+	for (n = 0; yields < 0 || n < yields; n++) {
+		syscall(SYS_sched_yield);
+		now = l5_map_now();
+		if (ready(arg)) {
+			l5_adapt_learn(a, now - from);
+			/* what came this late was not worth looking for */
+			if (a->spin_us < 0)
+				l5_store(&a->polls, polls / 2);
+			return true;
+		}
+		if (yields < 0 && now - from >= win)
+			break;
+	}
+	return false;
+}
+
+void l5_adapt_woke(struct l5_adapt *a, uint64_t start)
+{
+	uint64_t waited = l5_map_now() - start;
+
+	l5_adapt_learn(a, waited);
+	/* a wait that is worth anything begins with a look */
+	if (waited > L5_WIN_MAX)
+		l5_store(&a->polls, l5_map_polls);
+}

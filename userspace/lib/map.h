@@ -1,0 +1,687 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The rings of a connection as this process has them mapped: what libl5 and
+ * the preload library have in common. No function here blocks, but for a lock
+ * word that another thread or process, or the kernel, holds for a moment; none
+ * allocates memory by malloc(), changes errno, or makes a system call other
+ * than those of uapi/l5.h, mmap(), sched_yield() and the clock's.
+ *
+ * What cannot be done by rings is for the caller to do by the plain system
+ * call, which is always right: mapped traffic and system calls on a socket are
+ * coherent in every order.
+ *
+ * One sends:	n = l5_map_send1(m, fd, buf, len);
+ *		n > 0: so many bytes went. Else:
+ *		L5_TRY_AGAIN: full. Blocking: l5_map_wait_tx(), and if that
+ *			gives up, send(2), which sleeps and sends, and then
+ *			l5_map_woke_tx(). Nonblocking: send(2) with
+ *			MSG_DONTWAIT, since that is what arms EPOLLOUT.
+ *		L5_TRY_ASK: do the system call; it knows why.
+ *		L5_TRY_NESTED: errno EDEADLK.
+ *		L5_TRY_BROKEN: errno EPROTO.
+ * Receiving is the same, but that a nonblocking caller may have EAGAIN at once.
+ */
+#ifndef L5_MAP_H
+#define L5_MAP_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "../../uapi/l5.h"
+#include "../../uapi/l5_ring.h"
+
+#define l5_likely(x)	__builtin_expect(!!(x), 1)
+#define l5_unlikely(x)	__builtin_expect(!!(x), 0)
+
+/* A large send goes in records of at most this, so that the reader overlaps. */
+#define L5_PIECE	(64u << 10)
+
+/* What the try functions return when they moved nothing. */
+#define L5_TRY_AGAIN	(-EAGAIN)	/* the ring is empty, or full */
+#define L5_TRY_ASK	(-ENOTCONN)	/* do the plain system call */
+#define L5_TRY_NESTED	(-EDEADLK)	/* a signal handler in its own way */
+#define L5_TRY_BROKEN	(-EPROTO)	/* the peer broke the protocol */
+
+/* Flags of l5_map_tryrecv() */
+#define L5_TRY_PEEK	0x1	/* leave the bytes in the ring */
+
+/**
+ * struct l5_adapt - how long to wait before sleeping
+ * @spin_us: spin so long, then yield; -1: as long as it pays
+ * @yields: yield so often; -1: as long as it pays
+ * @win: ns that waiting without sleep is worth at present
+ * @polls: looks before the first yield at present
+ * @turn: waits so far, to try now and then what did not pay before
+ *
+ * All are hints, and races between threads do no harm.
+ */
+struct l5_adapt {
+	int spin_us;
+	int yields;
+	uint32_t win;
+	uint32_t polls;
+	uint32_t turn;
+};
+
+struct l5_map;
+
+/**
+ * struct l5_map_ops - what only the kernel can do
+ * @bell: L5_IOC_DOORBELL
+ * @lock_wait: L5_IOC_LOCK
+ * @lock_wake: L5_IOC_UNLOCK
+ * @broken: the peer broke the protocol: end the connection
+ */
+struct l5_map_ops {
+	void (*bell)(struct l5_map *m, int fd, unsigned int bells);
+	void (*lock_wait)(struct l5_map *m, int fd, unsigned int which);
+	void (*lock_wake)(struct l5_map *m, int fd, unsigned int which);
+	void (*broken)(struct l5_map *m, int fd);
+};
+
+/**
+ * struct l5_map - a mapped end
+ * @own: its control page
+ * @peer: the other end's
+ * @state: the kernel's page
+ * @tx: data written, twice back to back
+ * @rx: data read, twice back to back
+ * @tx_size: of the ring, not of the mapping
+ * @rx_size: likewise
+ * @id: for the lock words
+ * @life: what *l5_map_life was when this was made, see l5_map_mine()
+ * @key: of the lock words, for l5_hold()
+ * @prod: under own->tx_lock
+ * @cons: under own->rx_lock
+ * @tx_adapt: waiting for room
+ * @rx_adapt: waiting for data
+ * @ops: the kernel, or what stands for it
+ * @priv: for @ops
+ * @ref: users
+ * @len: bytes to unmap with it, from @base
+ * @base: where this is, too
+ */
+struct l5_map {
+	struct l5_ctrl *own;
+	const struct l5_ctrl *peer;
+	const struct l5_map_state *state;
+	uint8_t *tx;
+	const uint8_t *rx;
+	uint32_t tx_size;
+	uint32_t rx_size;
+	uint32_t id;
+	uint32_t life;
+	uint64_t key;
+	const struct l5_map_ops *ops;
+	void *priv;
+	int ref;
+	size_t len;
+	void *base;
+	struct l5_prod prod __attribute__((aligned(L5_LINE)));
+	struct l5_adapt tx_adapt;
+	struct l5_cons cons __attribute__((aligned(L5_LINE)));
+	struct l5_adapt rx_adapt;
+};
+
+/**
+ * l5_map_new() - map the rings of a connected socket
+ * @fd: the socket
+ *
+ * The descriptor is used in this call alone. Threads may map one socket more
+ * than once, and a process should not.
+ *
+ * Return: with one reference, or NULL with errno: EOPNOTSUPP and ENOTCONN if
+ * there are no rings, ENOMEM, or what ioctl() says to a stranger.
+ */
+struct l5_map *l5_map_new(int fd);
+
+/**
+ * l5_map_get() - one user more
+ * @m: not NULL
+ *
+ * Return: @m
+ */
+struct l5_map *l5_map_get(struct l5_map *m);
+
+/**
+ * l5_map_put() - one user less; the last one unmaps
+ * @m: may be NULL, and may be one that fork() took away, see l5_map_mine()
+ */
+void l5_map_put(struct l5_map *m);
+
+/**
+ * struct l5_map_mem - an end in memory that is there already
+ * @own: control page, writable
+ * @peer: the other end's
+ * @state: the kernel's page
+ * @tx: data written
+ * @rx: data read
+ * @tx_size: bytes of the ring; @tx is mapped twice as long
+ * @rx_size: likewise
+ * @id: not 0, other than any other process's that has this end
+ */
+struct l5_map_mem {
+	struct l5_ctrl *own;
+	const struct l5_ctrl *peer;
+	const struct l5_map_state *state;
+	void *tx;
+	const void *rx;
+	uint32_t tx_size;
+	uint32_t rx_size;
+	uint32_t id;
+};
+
+/**
+ * l5_map_over() - an end without a socket, for tests and measurements
+ * @mem: where it is; copied, and not unmapped by l5_map_put()
+ * @ops: what stands for the kernel
+ * @priv: for @ops
+ *
+ * Return: with one reference, or NULL with errno.
+ */
+struct l5_map *l5_map_over(const struct l5_map_mem *mem,
+			   const struct l5_map_ops *ops, void *priv);
+
+/*
+ * A word that a child of fork() finds 0, whatever it was, until it maps
+ * something itself. Each life of the process has another number there.
+ */
+extern const uint32_t *l5_map_life;
+
+/**
+ * l5_map_mine() - is it mapped in this process, or was it in a parent?
+ * @m: as left by fork()
+ *
+ * One that is not mine may only be given to l5_map_put(). A child of vfork()
+ * lives in its parent, and so do all threads.
+ */
+static inline bool l5_map_mine(const struct l5_map *m)
+{
+	return l5_likely(l5_load(l5_map_life) == m->life);
+}
+
+/*
+ * What lock words this thread holds, so that one who finds a word taken can
+ * tell whether it waits for itself: a signal handler that interrupted its own
+ * thread, or a thread that was taken out of the middle by siglongjmp(). Which
+ * of the two, the stack says: who was interrupted is further up. Only looked at
+ * when a word is taken.
+ */
+enum { L5_HELD_MAX = 8 };
+
+enum l5_held_state { L5_HELD_UNSURE, L5_HELD_YES, L5_HELD_RESERVED };
+
+struct l5_held {
+	uint64_t key;		/* 0: nothing */
+	void *frame;
+	enum l5_held_state state;
+};
+
+struct l5_held_all {
+	int n;
+	struct l5_held v[L5_HELD_MAX];
+};
+
+extern __thread struct l5_held_all l5_held
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+#define l5_signal_fence()	__atomic_signal_fence(__ATOMIC_SEQ_CST)
+
+/* A handler may come between any two lines, and leaves all as it was. */
+static inline struct l5_held *l5_hold(uint64_t key, void *frame)
+{
+	int i = l5_held.n;
+	struct l5_held *h = &l5_held.v[i];
+
+	if (l5_unlikely(i == L5_HELD_MAX))
+		return NULL;
+	l5_held.n = i + 1;
+	l5_signal_fence();
+	h->frame = frame;
+	h->state = L5_HELD_UNSURE;
+	l5_signal_fence();
+	h->key = key;
+	l5_signal_fence();
+	return h;
+}
+
+static inline void l5_unhold(struct l5_held *h)
+{
+	l5_signal_fence();
+	h->key = 0;
+	l5_signal_fence();
+	l5_held.n = h - l5_held.v;
+}
+
+/* How a lock word was got, for l5_map_unlock(). */
+struct l5_guard {
+	struct l5_held *held;
+};
+
+/* The slow half of l5_map_lock(): 0, L5_TRY_NESTED or L5_TRY_BROKEN */
+int l5_map_lock_slow(struct l5_map *m, int fd, unsigned int which,
+		     struct l5_guard *g, int got);
+
+static inline __u64 *l5_map_tx_slot(const struct l5_map *m, uint64_t pos)
+{
+	return (__u64 *)(m->tx + (pos & (m->tx_size - 1)));
+}
+
+static inline const __u64 *l5_map_rx_slot(const struct l5_map *m, uint64_t pos)
+{
+	return (const __u64 *)(m->rx + (pos & (m->rx_size - 1)));
+}
+
+static inline __u32 *l5_map_word(const struct l5_map *m, unsigned int which)
+{
+	return which == L5_LOCK_TX ? &m->own->tx_lock : &m->own->rx_lock;
+}
+
+/**
+ * l5_map_lock() - take a lock word, and the cursors it guards
+ * @m: the end
+ * @fd: its socket
+ * @which: L5_LOCK_TX or L5_LOCK_RX
+ * @g: for l5_map_unlock(), in the same function
+ *
+ * Return: 0, or L5_TRY_NESTED or L5_TRY_BROKEN and it is not taken.
+ */
+static inline __attribute__((always_inline))
+int l5_map_lock(struct l5_map *m, int fd, unsigned int which,
+		struct l5_guard *g)
+{
+	int got = 0, err;
+
+	g->held = l5_hold(m->key + which, __builtin_frame_address(0));
+	if (l5_likely(g->held))
+		got = l5_lock_try(l5_map_word(m, which), m->id);
+	if (l5_likely(got == 1)) {
+		g->held->state = L5_HELD_YES;
+		if (which == L5_LOCK_TX)
+			err = l5_prod_load(&m->prod, m->own, m->peer);
+		else
+			err = l5_cons_load(&m->cons, m->own);
+		if (l5_likely(!err))
+			return 0;
+	}
+	return l5_map_lock_slow(m, fd, which, g, got);
+}
+
+/**
+ * l5_map_unlock() - give it back; a full barrier
+ * @m: the end
+ * @fd: its socket
+ * @which: as taken
+ * @g: from l5_map_lock()
+ */
+static inline __attribute__((always_inline))
+void l5_map_unlock(struct l5_map *m, int fd, unsigned int which,
+		   struct l5_guard *g)
+{
+	__u32 waiters;
+
+	g->held->state = L5_HELD_UNSURE;
+	l5_signal_fence();
+	waiters = l5_unlock(l5_map_word(m, which));
+	l5_unhold(g->held);
+	if (l5_unlikely(waiters))
+		m->ops->lock_wake(m, fd, which);
+}
+
+/*
+ * ThreadSanitizer knows addresses and not pages: for it the rings are mapped
+ * once, and it has to see each byte that is copied.
+ */
+#ifdef __SANITIZE_THREAD__
+#define L5_MAP_FLAT	1
+#else
+#define L5_MAP_FLAT	0
+#endif
+
+static inline void l5_map_bytes(void *to, const void *from, size_t n)
+{
+	volatile uint8_t *t = to;
+	const volatile uint8_t *f = from;
+
+	if (!L5_MAP_FLAT) {
+		memcpy(to, from, n);
+		return;
+	}
+	while (n--)
+		*t++ = *f++;
+}
+
+/* How many of @n bytes at @at of a ring lie side by side. */
+static inline size_t l5_map_span(size_t at, size_t n, uint32_t size)
+{
+	return L5_MAP_FLAT && n > size - at ? size - at : n;
+}
+
+static inline void l5_map_copy_in(struct l5_map *m, uint64_t pos,
+				  const void *from, size_t n)
+{
+	size_t at = pos & (m->tx_size - 1);
+	size_t part = l5_map_span(at, n, m->tx_size);
+
+	l5_map_bytes(m->tx + at, from, part);
+	if (L5_MAP_FLAT && part < n)
+		l5_map_bytes(m->tx, (const uint8_t *)from + part, n - part);
+}
+
+static inline void l5_map_copy_out(struct l5_map *m, uint64_t pos, void *to,
+				   size_t n)
+{
+	size_t at = pos & (m->rx_size - 1);
+	size_t part = l5_map_span(at, n, m->rx_size);
+
+	l5_map_bytes(to, m->rx + at, part);
+	if (L5_MAP_FLAT && part < n)
+		l5_map_bytes((uint8_t *)to + part, m->rx, n - part);
+}
+
+/* After a publication and the full barrier that follows it (F). */
+static inline void l5_map_published(struct l5_map *m, int fd)
+{
+	if (l5_unlikely(l5_load(&m->peer->rx_wait) ||
+			l5_load(&m->state->flags) &
+			(L5_MAP_BELL | L5_MAP_TX_ASK)))
+		m->ops->bell(m, fd, L5_BELL_DATA);
+}
+
+/* After taking and the full barrier that follows it (F). */
+static inline void l5_map_freed(struct l5_map *m, int fd, uint64_t head)
+{
+	if (l5_unlikely(l5_load(&m->peer->tx_wait) ||
+			l5_load(&m->state->flags) & L5_MAP_BELL) &&
+	    (int64_t)(l5_load(&m->peer->tx_tail) - head) <=
+	    (int64_t)m->rx_size / 2)
+		m->ops->bell(m, fd, L5_BELL_ROOM);
+}
+
+/**
+ * l5_map_trysend() - send what there is room for
+ * @m: the end
+ * @fd: its socket
+ * @iov: buffers, in all at least one byte; memory that cannot be read is a
+ *	SIGSEGV and not EFAULT
+ * @n: how many
+ *
+ * Return: bytes, or L5_TRY_*.
+ */
+ssize_t l5_map_trysend(struct l5_map *m, int fd, const struct iovec *iov,
+		       size_t n);
+
+/**
+ * l5_map_tryrecv() - receive what is there
+ * @m: the end
+ * @fd: its socket
+ * @iov: buffers, in all at least one byte
+ * @n: how many
+ * @flags: L5_TRY_PEEK
+ *
+ * Return: bytes, or L5_TRY_*; never 0.
+ */
+ssize_t l5_map_tryrecv(struct l5_map *m, int fd, const struct iovec *iov,
+		       size_t n, int flags);
+
+/**
+ * l5_map_readable() - is there anything to read, or to complain about?
+ * @m: the end
+ *
+ * Needs no lock. A false may be out of date once it is back, as any such
+ * answer may. Says nothing about the end of the stream: l5_map_rx_ask().
+ */
+static inline bool l5_map_readable(const struct l5_map *m)
+{
+	uint64_t head, slot;
+
+	do {
+		head = l5_load(&m->own->rx_head);
+		if (l5_load(&m->own->rx_pos) != head)
+			return true;
+		slot = l5_load(l5_map_rx_slot(m, head));
+		/* if other threads read it may have been payload */
+	} while (!slot && l5_unlikely(l5_load(&m->own->rx_head) != head));
+	return slot;
+}
+
+/**
+ * l5_map_rx_ask() - if the ring is found empty after this, is recv(2) to say
+ *	why?
+ * @m: the end
+ */
+static inline bool l5_map_rx_ask(const struct l5_map *m)
+{
+	return l5_load_acquire(&m->state->flags) & L5_MAP_RX_ASK;
+}
+
+/**
+ * l5_map_writable() - is it worth while to write?
+ * @m: the end
+ *
+ * That is, is half the ring free, or has send(2) to say why it never will.
+ */
+static inline bool l5_map_writable(const struct l5_map *m)
+{
+	/* negative if a writer died before it moved the tail */
+	int64_t used = l5_load(&m->own->tx_tail) - l5_load(&m->peer->rx_head);
+
+	if (used <= (int64_t)m->tx_size / 2)
+		return true;
+	return l5_load(&m->state->flags) & L5_MAP_TX_ASK;
+}
+
+static inline void l5_pause(void)
+{
+#if __has_builtin(__builtin_ia32_pause)
+	__builtin_ia32_pause();
+#else
+	l5_signal_fence();
+#endif
+}
+
+/* Monotonic nanoseconds */
+uint64_t l5_map_now(void);
+
+/* Looks that make up a few microseconds here; none if there is one CPU. */
+extern uint32_t l5_map_polls;
+
+/* As the environment says, or adaptive; once the first map was made. */
+void l5_adapt_init(struct l5_adapt *a);
+
+/* The part of l5_adapt_wait() after the first looks: yield, or spin as told. */
+bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
+		   const void *arg, uint32_t polls, uint64_t *start);
+
+/**
+ * l5_adapt_wait() - spin and yield for as long as that pays
+ * @a: what is known about that
+ * @ready: whether to go on
+ * @arg: for @ready
+ * @start: for l5_adapt_woke()
+ *
+ * Return: true if @ready, false if it is time to sleep. Then look once more,
+ * sleep, and call l5_adapt_woke().
+ */
+static inline __attribute__((always_inline))
+bool l5_adapt_wait(struct l5_adapt *a, bool (*ready)(const void *arg),
+		   const void *arg, uint64_t *start)
+{
+	uint32_t polls = 0, i;
+
+	if (l5_likely(l5_load(&a->win))) {
+		polls = l5_load(&a->polls);
+		for (i = 0; i < polls; i++) {
+			if (ready(arg))
+				return true;
+			l5_pause();
+		}
+	}
+	return l5_adapt_slow(a, ready, arg, polls, start);
+}
+
+/**
+ * l5_adapt_woke() - learn from a wait that ended in a sleep
+ * @a: what is known
+ * @start: from l5_adapt_wait()
+ */
+void l5_adapt_woke(struct l5_adapt *a, uint64_t start);
+
+/* The line after the one that is looked at will be wanted next. */
+static inline bool l5_map_rx_ready(const void *arg)
+{
+	const struct l5_map *m = arg;
+	uint64_t head = l5_load(&m->own->rx_head);
+	const __u64 *slot = l5_map_rx_slot(m, head);
+
+	__builtin_prefetch((const uint8_t *)slot + L5_LINE);
+	return l5_load(slot) || l5_load(&m->own->rx_pos) != head ||
+	       l5_map_rx_ask(m);
+}
+
+static inline bool l5_map_tx_ready(const void *arg)
+{
+	return l5_map_writable(arg);
+}
+
+/**
+ * l5_map_wait_rx() - wait for data without sleeping
+ * @m: the end
+ * @start: for l5_map_woke_rx()
+ *
+ * Return: true if it is worth trying again, false if it is time to sleep in
+ * the kernel.
+ */
+static inline bool l5_map_wait_rx(struct l5_map *m, uint64_t *start)
+{
+	return l5_adapt_wait(&m->rx_adapt, l5_map_rx_ready, m, start);
+}
+
+/**
+ * l5_map_wait_tx() - wait for room without sleeping
+ * @m: the end
+ * @start: for l5_map_woke_tx()
+ *
+ * Return: as l5_map_wait_rx().
+ */
+static inline bool l5_map_wait_tx(struct l5_map *m, uint64_t *start)
+{
+	return l5_adapt_wait(&m->tx_adapt, l5_map_tx_ready, m, start);
+}
+
+/* After the sleep that followed a false of the above. */
+static inline void l5_map_woke_rx(struct l5_map *m, uint64_t start)
+{
+	l5_adapt_woke(&m->rx_adapt, start);
+}
+
+static inline void l5_map_woke_tx(struct l5_map *m, uint64_t start)
+{
+	l5_adapt_woke(&m->tx_adapt, start);
+}
+
+/* Messages up to this length take the inline paths below. */
+#define L5_MAP_SMALL	512u
+
+/**
+ * l5_map_send1() - l5_map_trysend() for one buffer, quick if it is small
+ * @m: the end
+ * @fd: its socket
+ * @buf: what to send
+ * @len: how much of it
+ *
+ * The lines after the header's are written first and the header's last: it is
+ * the one that the peer looks at.
+ *
+ * Return: as l5_map_trysend().
+ */
+static inline __attribute__((always_inline))
+ssize_t l5_map_send1(struct l5_map *m, int fd, const void *buf, size_t len)
+{
+	struct iovec iov = { .iov_base = (void *)buf, .iov_len = len };
+	struct l5_guard g;
+	size_t line;
+	__u64 *slot;
+	int err;
+
+	if (l5_unlikely(len - 1 >= L5_MAP_SMALL || L5_MAP_FLAT))
+		return l5_map_trysend(m, fd, &iov, 1);
+	err = l5_map_lock(m, fd, L5_LOCK_TX, &g);
+	if (l5_unlikely(err))
+		return err;
+	if (l5_unlikely(l5_load(&m->state->flags) & L5_MAP_TX_ASK ||
+			l5_prod_room(&m->prod) < len)) {
+		l5_map_unlock(m, fd, L5_LOCK_TX, &g);
+		return l5_map_trysend(m, fd, &iov, 1);
+	}
+	slot = l5_map_tx_slot(m, m->prod.tail);
+	/* of the payload, in the header's line; 0 or more */
+	line = L5_LINE - L5_HDR - ((uintptr_t)slot & (L5_LINE - 1));
+	if (len > line) {
+		memcpy((uint8_t *)(slot + 1) + line,
+		       (const uint8_t *)buf + line, len - line);
+		memcpy(slot + 1, buf, line);
+	} else {
+		memcpy(slot + 1, buf, len);
+	}
+	l5_store(&m->own->tx_bytes, l5_load(&m->own->tx_bytes) + len);
+	l5_prod_publish(&m->prod, m->own, slot,
+			l5_map_tx_slot(m, m->prod.tail + l5_rec_size(len)),
+			len);
+	l5_map_unlock(m, fd, L5_LOCK_TX, &g);
+	l5_map_published(m, fd);
+	return len;
+}
+
+/**
+ * l5_map_recv1() - l5_map_tryrecv() for one buffer, quick for small records
+ * @m: the end
+ * @fd: its socket
+ * @buf: where to
+ * @len: how much at most
+ *
+ * Return: as l5_map_tryrecv().
+ */
+static inline __attribute__((always_inline))
+ssize_t l5_map_recv1(struct l5_map *m, int fd, void *buf, size_t len)
+{
+	struct iovec iov = { .iov_base = buf, .iov_len = len };
+	struct l5_guard g;
+	__u64 head;
+	__u32 n;
+	int err;
+
+	if (l5_unlikely(!len || L5_MAP_FLAT))
+		return l5_map_tryrecv(m, fd, &iov, 1, 0);
+	if (!l5_map_readable(m))
+		return l5_map_tryrecv(m, fd, &iov, 1, 0);
+	err = l5_map_lock(m, fd, L5_LOCK_RX, &g);
+	if (l5_unlikely(err))
+		return err;
+	head = m->cons.head;
+	/* one record that fits, and no more after it: else the long way */
+	if (l5_unlikely(m->cons.off ||
+			l5_cons_peek(&m->cons, l5_map_rx_slot(m, head)) != 1 ||
+			m->cons.len > len))
+		goto slow;
+	n = m->cons.len;
+	if (n < len && l5_load(l5_map_rx_slot(m, head + l5_rec_size(n))))
+		goto slow;
+	memcpy(buf, l5_map_rx_slot(m, head) + 1, n);
+	l5_store(&m->own->rx_bytes, l5_load(&m->own->rx_bytes) + n);
+	l5_cons_take(&m->cons, m->own, n);
+	head = m->cons.head;
+	l5_map_unlock(m, fd, L5_LOCK_RX, &g);
+	l5_map_freed(m, fd, head);
+	return n;
+slow:
+	l5_map_unlock(m, fd, L5_LOCK_RX, &g);
+	return l5_map_tryrecv(m, fd, &iov, 1, 0);
+}
+
+#endif /* L5_MAP_H */
