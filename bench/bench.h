@@ -20,10 +20,17 @@
 
 /* transport.c: what a connection is made of. */
 
+enum carrier {
+	CARRIER_SOCKET,		/* send() and recv() */
+	CARRIER_LIB,		/* libl5 on a socket */
+	CARRIER_MEM,		/* libl5's rings over a memfd, no socket */
+};
+
 struct transport {
 	const char *name;
 	int family;		/* of addresses */
 	int proto;		/* of an AF_L5 socket, else -1 */
+	enum carrier carrier;
 };
 
 struct address {
@@ -33,6 +40,7 @@ struct address {
 		struct sockaddr_un un;
 	};
 	socklen_t len;
+	int mem;		/* what stands for an address there */
 };
 
 enum wait_mode {
@@ -65,6 +73,19 @@ int transport_connect(const struct setup *s, const struct address *where);
 int transport_accept(const struct setup *s, int listener);
 void transport_check(const struct setup *s, int fd);
 
+/* mem.c: rings without a kernel module. */
+
+#define MEM_RING	(1u << 20)	/* as net.l5.ring_kb */
+
+struct mem;
+
+int mem_create(const struct setup *s);
+struct mem *mem_open(const struct setup *s, int fd, int end);
+size_t mem_recv(struct mem *mem, void *buf, size_t len);
+size_t mem_send(struct mem *mem, const void *buf, size_t len);
+void mem_end(struct mem *mem);
+void mem_close(struct mem *mem);
+
 /* options.c: the command line. */
 
 /**
@@ -92,9 +113,13 @@ struct stream {
 	int fd;
 	int epoll;
 	enum wait_mode wait;
+	struct mem *mem;
 };
 
-void stream_init(struct stream *st, const struct setup *s, int fd);
+void stream_connect(struct stream *st, const struct setup *s,
+		    const struct address *where);
+void stream_accept(struct stream *st, const struct setup *s, int listener);
+void stream_check(const struct stream *st, const struct setup *s);
 bool stream_recv(struct stream *st, void *buf, size_t len);
 void stream_send(struct stream *st, const void *buf, size_t len);
 void stream_end(struct stream *st);

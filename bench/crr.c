@@ -27,12 +27,10 @@ static void serve(void *arg)
 	struct crr *c = arg;
 	struct stream st;
 	char byte;
-	int fd;
 
 	/* Until the client kills it: there is no other end. */
 	for (;;) {
-		fd = transport_accept(&c->setup, c->listener);
-		stream_init(&st, &c->setup, fd);
+		stream_accept(&st, &c->setup, c->listener);
 		if (c->request && stream_recv(&st, &byte, 1)) {
 			if (byte != ASK)
 				errx(1, "wrong byte from the client");
@@ -47,17 +45,15 @@ static void one(struct crr *c, bool check)
 {
 	struct stream st;
 	char byte = ASK;
-	int fd;
 
-	fd = transport_connect(&c->setup, &c->where);
-	stream_init(&st, &c->setup, fd);
+	stream_connect(&st, &c->setup, &c->where);
 	if (c->request) {
 		stream_send(&st, &byte, 1);
 		if (!stream_recv(&st, &byte, 1) || byte != ANSWER)
 			errx(1, "wrong answer from the server");
 	}
 	if (check)
-		transport_check(&c->setup, fd);
+		stream_check(&st, &c->setup);
 	if (stream_recv(&st, &byte, 1))
 		errx(1, "a byte where the end should be");
 	stream_close(&st);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Figures: how they are kept in bench/out/*.json, and where they were taken.
+"""Figures: how they are kept in bench/out/PLACE/*.json, and where taken.
 
 A file holds one set: a list of objects with name, unit, samples, median,
-machine, kernel, command, and counters: by how much /proc/net/l5_stat moved
+machine, kernel, place, command, and counters: by how much /proc/net/l5_stat moved
 while the samples were taken.
 """
 
@@ -14,7 +14,8 @@ import re
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.path.join(HERE, "out")
 STAT = "/proc/net/l5_stat"
-SETS = ("rr", "stream", "crr", "redis", "idle")
+SETS = ("rr", "stream", "map", "crr", "redis", "memcached", "nginx", "pgbench",
+        "idle")
 
 
 def machine():
@@ -36,6 +37,11 @@ def machine():
     return f"{model}, {os.cpu_count()} CPUs, {accel}"
 
 
+def place():
+    """Where this runs: in a VM of the lab, or natively on this machine."""
+    return "vm" if "L5_KERNEL" in os.environ else "native"
+
+
 def counters():
     """The counters of AF_L5 in this network namespace; {} without it."""
     try:
@@ -45,7 +51,7 @@ def counters():
         return {}
 
 
-def save(name, figures, where=OUT):
+def save(name, figures, where):
     """Write a set, whole or not at all."""
     os.makedirs(where, exist_ok=True)
     path = os.path.join(where, name + ".json")
@@ -55,8 +61,8 @@ def save(name, figures, where=OUT):
     os.replace(path + ".new", path)
 
 
-def load(where=OUT):
-    """All figures by name."""
+def load(where):
+    """All figures of a directory by name."""
     found = {}
     for path in sorted(glob.glob(os.path.join(where, "*.json"))):
         with open(path, encoding="utf-8") as f:

@@ -8,23 +8,61 @@
 #include <err.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <sys/epoll.h>
 
-void stream_init(struct stream *st, const struct setup *s, int fd)
+#include "../uapi/l5.h"
+
+/* libl5 asks the environment once, when the first ring is mapped. */
+static void lib_spin(const struct setup *s)
+{
+	char text[16];
+
+	if (s->wait != WAIT_POLL && s->spin_us < 0)
+		return;
+	snprintf(text, sizeof(text), "%d",
+		 s->wait == WAIT_POLL ? L5_SPIN_US_MAX : s->spin_us);
+	if (setenv("L5_SPIN_US", text, 1))
+		err(1, "setenv");
+}
+
+static void stream_init(struct stream *st, const struct setup *s, int fd,
+			int end)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
 
-	st->fd = fd;
-	st->wait = s->wait;
-	st->epoll = -1;
+	*st = (struct stream){ .fd = fd, .epoll = -1, .wait = s->wait };
+	if (s->transport->carrier != CARRIER_SOCKET)
+		lib_spin(s);
+	if (s->transport->carrier == CARRIER_MEM) {
+		st->mem = mem_open(s, fd, end);
+		return;
+	}
 	if (s->wait != WAIT_EPOLL)
 		return;
 	st->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (st->epoll < 0 || epoll_ctl(st->epoll, EPOLL_CTL_ADD, fd, &ev))
 		err(1, "epoll");
+}
+
+void stream_connect(struct stream *st, const struct setup *s,
+		    const struct address *where)
+{
+	stream_init(st, s, transport_connect(s, where), 0);
+}
+
+void stream_accept(struct stream *st, const struct setup *s, int listener)
+{
+	stream_init(st, s, transport_accept(s, listener), 1);
+}
+
+/* Is it carried by what the figure will claim? */
+void stream_check(const struct stream *st, const struct setup *s)
+{
+	transport_check(s, st->fd);
 }
 
 static void await(struct stream *st, short events)
@@ -50,6 +88,14 @@ bool stream_recv(struct stream *st, void *buf, size_t len)
 	size_t got = 0;
 	ssize_t n;
 
+	while (st->mem && got < len) {
+		n = mem_recv(st->mem, (char *)buf + got, len - got);
+		if (!n && got)
+			errx(1, "stream ends inside a message");
+		if (!n)
+			return false;
+		got += n;
+	}
 	while (got < len) {
 		/* An event loop does not ask before it is told. */
 		if (st->wait == WAIT_EPOLL)
@@ -76,6 +122,9 @@ void stream_send(struct stream *st, const void *buf, size_t len)
 	size_t sent = 0;
 	ssize_t n;
 
+	while (st->mem && sent < len)
+		sent += mem_send(st->mem, (const char *)buf + sent,
+				 len - sent);
 	while (sent < len) {
 		n = send(st->fd, (const char *)buf + sent, len - sent,
 			 flags | MSG_NOSIGNAL);
@@ -91,12 +140,16 @@ void stream_send(struct stream *st, const void *buf, size_t len)
 /* The other side reads to the end; we may go on reading. */
 void stream_end(struct stream *st)
 {
-	if (shutdown(st->fd, SHUT_WR))
+	if (st->mem)
+		mem_end(st->mem);
+	else if (shutdown(st->fd, SHUT_WR))
 		err(1, "shutdown");
 }
 
 void stream_close(struct stream *st)
 {
+	if (st->mem)
+		mem_close(st->mem);
 	if (st->epoll >= 0)
 		close(st->epoll);
 	close(st->fd);

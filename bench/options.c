@@ -24,12 +24,15 @@ static const struct argp_option sample_options[] = {
 };
 
 static const struct argp_option connection_options[] = {
-	{ "transport", 't', "NAME", 0, "what carries it (tcp)", 0 },
+	{ "transport", 't', "NAME", 0,
+	  "tcp, unix, l5, l5-unix, lib (libl5 on an AF_L5 socket) or mem (libl5's rings over a memfd) (tcp)",
+	  0 },
 	{ "wait", 'w', "HOW", 0,
 	  "block, poll (busy, nonblocking) or epoll (block)", 0 },
 	{ "spin", 'S', "US", 0,
 	  "L5_SPIN_US: look at the ring so long before sleeping", 0 },
-	{ "buffer", 'b', "BYTES", 0, "SO_SNDBUF and SO_RCVBUF", 0 },
+	{ "buffer", 'b', "BYTES", 0, "SO_SNDBUF and SO_RCVBUF, or the ring",
+	  0 },
 	{ "any-carrier", 'a', NULL, 0,
 	  "measure an AF_L5 connection that stays on its bootstrap socket, too",
 	  0 },

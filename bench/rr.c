@@ -38,10 +38,8 @@ static void serve(void *arg)
 	struct stream st;
 	unsigned long nr;
 	double cpu;
-	int fd;
 
-	fd = transport_accept(&rr->setup, rr->listener);
-	stream_init(&st, &rr->setup, fd);
+	stream_accept(&st, &rr->setup, rr->listener);
 	for (nr = 0; stream_recv(&st, buf, rr->size); nr++) {
 		if (nr == WARM_UP)
 			cpu = cpu_seconds();
@@ -50,7 +48,7 @@ static void serve(void *arg)
 	}
 	if (nr > WARM_UP)
 		rr->found->cpu = cpu_seconds() - cpu;
-	transport_check(&rr->setup, fd);
+	stream_check(&st, &rr->setup);
 	stream_close(&st);
 	free(buf);
 }
@@ -111,14 +109,12 @@ static void measure(struct rr *rr, pid_t server)
 	void *buf = malloc(rr->size);
 	struct stream st;
 	unsigned long nr;
-	int fd;
 
 	client_pin(&rr->setup);
-	fd = transport_connect(&rr->setup, &rr->where);
-	stream_init(&st, &rr->setup, fd);
+	stream_connect(&st, &rr->setup, &rr->where);
 	for (nr = 0; nr < WARM_UP; nr++)
 		round_trip(rr, &st, nr, buf);
-	transport_check(&rr->setup, fd);
+	stream_check(&st, &rr->setup);
 
 	cpu = cpu_seconds();
 	result = (rr->every ? now_and_then : rate)(rr, &st, buf);

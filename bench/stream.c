@@ -64,10 +64,8 @@ static void serve(void *arg)
 	char *buf = array;
 	struct stream st;
 	unsigned long total = 0;
-	int fd;
 
-	fd = transport_accept(&b->setup, b->listener);
-	stream_init(&st, &b->setup, fd);
+	stream_accept(&st, &b->setup, b->listener);
 	stream_send(&st, &total, sizeof(total));	/* ready */
 	for (nr = 0; stream_recv(&st, buf, b->chunk); nr++) {
 		/* Arrays are stamped beforehand: a chunk has its place's. */
@@ -78,7 +76,7 @@ static void serve(void *arg)
 	}
 	total = nr * b->chunk;
 	stream_send(&st, &total, sizeof(total));
-	transport_check(&b->setup, fd);
+	stream_check(&st, &b->setup);
 	stream_close(&st);
 	free(array);
 }
@@ -91,13 +89,11 @@ static void measure(struct bulk *b, pid_t server)
 	struct stream st;
 	unsigned long total;
 	double seconds;
-	int fd;
 
 	for (place = 0; turns > 1 && place < turns; place++)
 		stamp(array + place * b->chunk, b->chunk, place);
 	client_pin(&b->setup);
-	fd = transport_connect(&b->setup, &b->where);
-	stream_init(&st, &b->setup, fd);
+	stream_connect(&st, &b->setup, &b->where);
 	if (!stream_recv(&st, &total, sizeof(total)))
 		errx(1, "the server hung up");
 	sample_start(b->setup.seconds);
@@ -116,7 +112,7 @@ static void measure(struct bulk *b, pid_t server)
 	seconds = sample_elapsed();
 	if (total != nr * b->chunk)
 		errx(1, "sent %lu bytes, %lu arrived", nr * b->chunk, total);
-	transport_check(&b->setup, fd);
+	stream_check(&st, &b->setup);
 	stream_close(&st);
 	free(array);
 	server_wait(server);

@@ -9,15 +9,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <netinet/tcp.h>
 
 #include "../uapi/l5.h"
 
 static const struct transport transports[] = {
-	{ "tcp",	AF_INET, -1 },
-	{ "unix",	AF_UNIX, -1 },
-	{ "l5",		AF_INET, L5PROTO_INET },
-	{ "l5-unix",	AF_UNIX, L5PROTO_UNIX },
+	{ "tcp",	AF_INET, -1, CARRIER_SOCKET },
+	{ "unix",	AF_UNIX, -1, CARRIER_SOCKET },
+	{ "l5",		AF_INET, L5PROTO_INET, CARRIER_SOCKET },
+	{ "l5-unix",	AF_UNIX, L5PROTO_UNIX, CARRIER_SOCKET },
+	{ "lib",	AF_INET, L5PROTO_INET, CARRIER_LIB },
+	{ "mem",	AF_UNSPEC, -1, CARRIER_MEM },
 	{ NULL }
 };
 
@@ -98,9 +101,14 @@ static int open_socket(const struct setup *s)
 /* The kernel picks the port, or the abstract name. */
 int transport_listen(const struct setup *s, struct address *where)
 {
-	int fd = open_socket(s);
+	int fd;
 
 	memset(where, 0, sizeof(*where));
+	if (s->transport->carrier == CARRIER_MEM) {
+		where->mem = mem_create(s);
+		return dup(where->mem);
+	}
+	fd = open_socket(s);
 	where->sa.sa_family = s->transport->family;
 	if (s->transport->family == AF_INET) {
 		where->in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -120,8 +128,11 @@ int transport_listen(const struct setup *s, struct address *where)
 
 int transport_connect(const struct setup *s, const struct address *where)
 {
-	int fd = open_socket(s);
+	int fd;
 
+	if (s->transport->carrier == CARRIER_MEM)
+		return dup(where->mem);
+	fd = open_socket(s);
 	if (connect(fd, &where->sa, where->len))
 		err(1, "connect");
 	return fd;
@@ -132,6 +143,8 @@ int transport_accept(const struct setup *s, int listener)
 	int one = 1;
 	int fd;
 
+	if (s->transport->carrier == CARRIER_MEM)
+		return dup(listener);
 	do {
 		fd = accept(listener, NULL, NULL);
 	} while (fd < 0 && errno == EINTR);
