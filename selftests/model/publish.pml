@@ -10,8 +10,14 @@
  *   B  the payload is loaded after the header
  *   C  the head is stored after the payload was loaded
  *   D  the payload is stored after the head was loaded
+ *
+ * Heads are lazy on both sides: the producer looks at the head only when it
+ * knows of no room, and the consumer may keep back heads as long as there is
+ * more to read, but not while it waits.
+ *
  * -DNO_A .. -DNO_D take one out, -DNO_ZERO the zeroing of the next header,
- * -DNO_ROOM the room for it: each then has to fail.
+ * -DNO_ROOM the room for it, -DNO_HEAD lets the consumer wait without having
+ * said how far it is: each then has to fail.
  */
 #if defined(NO_ROOM) || defined(EVEN)
 #define WORDS	6	/* where records can fill the ring to the last word */
@@ -113,7 +119,11 @@ active proctype consumer()
 		h = word[pos % WORDS];
 #endif
 		if
-		:: h == 0 -> word[pos % WORDS] != 0
+		:: h == 0 ->
+#ifndef NO_HEAD
+			head = pos;
+#endif
+			word[pos % WORDS] != 0
 		:: else ->
 			assert(h == HDR);
 #ifdef NO_C
@@ -125,7 +135,10 @@ active proctype consumer()
 #ifndef NO_B
 			p = word[(pos + 1) % WORDS];
 #endif
-			head = pos + 2;
+			if
+			:: head = pos + 2
+			:: skip		/* later */
+			fi;
 #endif
 			assert(p == n + 1);
 			pos = pos + 2;
