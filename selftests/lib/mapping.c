@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mapping.h"
+
+/* As large as a record of a sender should be, so that the reader overlaps. */
+#define PIECE	(64u << 10)
+
+int mapping_info(int fd, struct l5_map_info *info)
+{
+	return ioctl(fd, L5_IOC_MAP_INFO, info) ? -errno : 0;
+}
+
+static bool region(struct mapping *m, size_t at, size_t len, int prot,
+		   uint64_t off, void *addr)
+{
+	void *p = mmap(m->base + at, len, prot, MAP_SHARED | MAP_FIXED, m->fd,
+		       off);
+
+	memcpy(addr, &p, sizeof(p));
+	return p != MAP_FAILED;
+}
+
+int mapping_open(struct mapping *m, int fd)
+{
+	const int rw = PROT_READ | PROT_WRITE;
+	struct l5_map_info info;
+	size_t at = MAP_PAGE;
+	int err;
+
+	memset(m, 0, sizeof(*m));
+	m->fd = fd;
+	err = mapping_info(fd, &info);
+	if (err)
+		return err;
+	m->tx_size = info.tx_size;
+	m->rx_size = info.rx_size;
+	m->len = 2 * (m->tx_size + (size_t)m->rx_size) + 9 * MAP_PAGE;
+	m->base = mmap(NULL, m->len, PROT_NONE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (m->base == MAP_FAILED)
+		return -errno;
+	if (!region(m, at, MAP_PAGE, rw, L5_MMAP_OWN, &m->own))
+		goto failed;
+	at += 2 * MAP_PAGE;
+	if (!region(m, at, MAP_PAGE, PROT_READ, L5_MMAP_PEER, &m->peer))
+		goto failed;
+	at += 2 * MAP_PAGE;
+	if (!region(m, at, MAP_PAGE, PROT_READ, L5_MMAP_STATE, &m->state))
+		goto failed;
+	at += 2 * MAP_PAGE;
+	if (!region(m, at, 2UL * m->tx_size, rw, L5_MMAP_TX, &m->tx))
+		goto failed;
+	at += 2UL * m->tx_size + MAP_PAGE;
+	if (!region(m, at, 2UL * m->rx_size, PROT_READ, L5_MMAP_RX, &m->rx))
+		goto failed;
+	if (mapping_info(fd, &info) || !info.id)
+		goto failed;
+	m->id = info.id;
+	m->prod.size = m->tx_size;
+	m->cons.size = m->rx_size;
+	return 0;
+
+failed:
+	err = errno ? -errno : -EIO;
+	munmap(m->base, m->len);
+	return err;
+}
+
+void mapping_close(struct mapping *m)
+{
+	munmap(m->base, m->len);
+	memset(m, 0, sizeof(*m));
+}
+
+__u64 *mapping_slot(struct mapping *m, uint64_t pos)
+{
+	return (__u64 *)(m->tx + (pos & (m->tx_size - 1)));
+}
+
+static __u32 *word(struct mapping *m, int which)
+{
+	return which == L5_LOCK_TX ? &m->own->tx_lock : &m->own->rx_lock;
+}
+
+int mapping_lock(struct mapping *m, int which)
+{
+	int i, got;
+
+	for (;;) {
+		for (i = 0; i < 200; i++) {
+			got = l5_lock_try(word(m, which), m->id);
+			if (got)
+				return got;
+		}
+		if (ioctl(m->fd, L5_IOC_LOCK, which) < 0)
+			return -1;
+	}
+}
+
+void mapping_unlock(struct mapping *m, int which)
+{
+	if (l5_unlock(word(m, which)))
+		ioctl(m->fd, L5_IOC_UNLOCK, which);
+}
+
+static void bell(struct mapping *m, int which)
+{
+	m->bells++;
+	ioctl(m->fd, L5_IOC_DOORBELL, which);
+}
+
+/* Under the lock. What others left in the page is not to be believed. */
+static ssize_t put_locked(struct mapping *m, bool died, const void *buf,
+			  size_t len)
+{
+	struct l5_prod *p = &m->prod;
+	uint32_t n;
+
+	/* mend first: the lock word forgets that its holder died */
+	if (l5_prod_load(p, m->own, m->peer) < 0)
+		return -1;
+	if (died && l5_prod_mend(p, m->own, m->peer,
+				 mapping_slot(m, p->tail)) < 0)
+		return -1;
+	if (l5_load_acquire(&m->state->flags) & L5_MAP_TX_ASK)
+		return 0;
+	if (l5_prod_look(p, m->peer) < 0 || p->tail - p->head > p->size)
+		return -1;
+	n = l5_prod_room(p);
+	if (n > len)
+		n = len;
+	if (n > PIECE)
+		n = PIECE;
+	if (!n)
+		return 0;
+	memcpy(m->tx + ((p->tail + L5_HDR) & (p->size - 1)), buf, n);
+	l5_prod_publish(p, m->own, mapping_slot(m, p->tail),
+			mapping_slot(m, p->tail + l5_rec_size(n)), n);
+	l5_store(&m->own->tx_bytes, l5_load(&m->own->tx_bytes) + n);
+	m->puts++;
+	return n;
+}
+
+ssize_t mapping_put(struct mapping *m, const void *buf, size_t len)
+{
+	int got = mapping_lock(m, L5_LOCK_TX);
+	ssize_t n;
+
+	if (got < 0)
+		return -1;
+	n = put_locked(m, got == 2, buf, len);
+	mapping_unlock(m, L5_LOCK_TX);
+	/* F: the exchange that unlocked is the barrier */
+	if (n > 0 && (l5_load(&m->peer->rx_wait) ||
+		      l5_load(&m->state->flags) & (L5_MAP_BELL | L5_MAP_TX_ASK)))
+		bell(m, L5_BELL_DATA);
+	if (n < 0)
+		errno = EPROTO;
+	return n;
+}
+
+static ssize_t get_locked(struct mapping *m, bool died, void *buf, size_t len,
+			  bool *freed)
+{
+	struct l5_cons *c = &m->cons;
+	const __u64 *slot;
+	size_t done = 0;
+	int ret;
+
+	if (l5_cons_load(c, m->own) < 0)
+		return -1;
+	slot = (const __u64 *)(m->rx + (c->head & (c->size - 1)));
+	if (died)
+		l5_cons_mend(c, m->own, slot);
+	for (;;) {
+		uint32_t n;
+
+		slot = (const __u64 *)(m->rx + (c->head & (c->size - 1)));
+		ret = done < len ? l5_cons_peek(c, slot) : 0;
+		if (ret <= 0)
+			break;
+		n = c->len - c->off;
+		if (n > len - done)
+			n = len - done;
+		memcpy((uint8_t *)buf + done, m->rx +
+		       ((c->head + L5_HDR + c->off) & (c->size - 1)), n);
+		if (l5_cons_take(c, m->own, n))
+			*freed = true;
+		done += n;
+	}
+	if (!done)
+		return ret;
+	l5_store(&m->own->rx_bytes, l5_load(&m->own->rx_bytes) + done);
+	m->gets++;
+	return done;
+}
+
+ssize_t mapping_get(struct mapping *m, void *buf, size_t len)
+{
+	int got = mapping_lock(m, L5_LOCK_RX);
+	bool freed = false;
+	uint64_t head;
+	ssize_t n;
+
+	if (got < 0)
+		return -1;
+	n = get_locked(m, got == 2, buf, len, &freed);
+	head = m->cons.head;
+	mapping_unlock(m, L5_LOCK_RX);
+	/* F again; a tail that lags makes the difference negative */
+	if (freed && l5_load(&m->peer->tx_wait) &&
+	    (int64_t)(l5_load(&m->peer->tx_tail) - head) <= m->rx_size / 2)
+		bell(m, L5_BELL_ROOM);
+	if (n < 0)
+		errno = EPROTO;
+	return n;
+}
+
+static ssize_t broken(struct mapping *m, ssize_t done)
+{
+	if (errno == EPROTO)
+		shutdown(m->fd, SHUT_RDWR);
+	return done ? done : -1;
+}
+
+ssize_t mapping_send(struct mapping *m, const void *buf, size_t len, int flags)
+{
+	size_t done = 0;
+	ssize_t n;
+
+	while (done < len) {
+		n = mapping_put(m, (const uint8_t *)buf + done, len - done);
+		if (n < 0)
+			return broken(m, done);
+		if (!n) {
+			n = send(m->fd, (const uint8_t *)buf + done, len - done,
+				 flags);
+			return n < 0 && done ? (ssize_t)done : n < 0 ? n :
+			       n + (ssize_t)done;
+		}
+		done += n;
+	}
+	return done;
+}
+
+ssize_t mapping_recv(struct mapping *m, void *buf, size_t len, int flags)
+{
+	ssize_t n = mapping_get(m, buf, len);
+
+	if (n < 0)
+		return broken(m, 0);
+	return n ? n : recv(m->fd, buf, len, flags);
+}
+
+bool map_pair(const char *at, int *c, int *s)
+{
+	struct addr to = addr_parse(at);
+	int l = end_listen(END_L5, &to);
+
+	if (l < 0)
+		return false;
+	*c = end_connect(END_L5, &to);
+	*s = *c < 0 ? -1 : accept(l, NULL, NULL);
+	close(l);
+	return *s >= 0 && l5_transport(*c) == L5_TRANSPORT_SHM &&
+	       l5_transport(*s) == L5_TRANSPORT_SHM;
+}
+
+int map_reap(pid_t pid)
+{
+	int64_t end = l5_now_ms() + MAP_LONG_MS;
+	int status;
+
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		if (l5_now_ms() > end) {
+			kill(pid, SIGKILL);
+			waitpid(pid, &status, 0);
+			return -1;
+		}
+		usleep(1000);
+	}
+	return status;
+}
+
+void *map_shared(size_t len)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+bool map_pass(int via, int fd)
+{
+	char ctl[CMSG_SPACE(sizeof(int))] = "", b = 0;
+	struct iovec iov = { .iov_base = &b, .iov_len = 1 };
+	struct msghdr m = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = ctl,
+		.msg_controllen = sizeof(ctl),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	return sendmsg(via, &m, 0) == 1;
+}
+
+int map_take(int via)
+{
+	char ctl[CMSG_SPACE(sizeof(int))] = "", b;
+	struct iovec iov = { .iov_base = &b, .iov_len = 1 };
+	struct msghdr m = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = ctl,
+		.msg_controllen = sizeof(ctl),
+	};
+	struct cmsghdr *c;
+	int fd = -1;
+
+	if (recvmsg(via, &m, 0) != 1)
+		return -1;
+	c = CMSG_FIRSTHDR(&m);
+	if (c && c->cmsg_type == SCM_RIGHTS)
+		memcpy(&fd, CMSG_DATA(c), sizeof(int));
+	return fd;
+}
+
+static sigjmp_buf touched;
+
+static void on_fault(int sig)
+{
+	siglongjmp(touched, sig);
+}
+
+int map_touch(const void *p, bool write)
+{
+	struct sigaction sa = { .sa_handler = on_fault }, segv, bus;
+	volatile uint8_t *b = (volatile uint8_t *)p;
+	int sig;
+
+	sigaction(SIGSEGV, &sa, &segv);
+	sigaction(SIGBUS, &sa, &bus);
+	sig = sigsetjmp(touched, 1);
+	if (!sig) {
+		uint8_t v = *b;
+
+		if (write)
+			*b = v;
+	}
+	sigaction(SIGSEGV, &segv, NULL);
+	sigaction(SIGBUS, &bus, NULL);
+	return sig;
+}
+
+unsigned int map_rnd(uint64_t *s)
+{
+	*s ^= *s << 13;
+	*s ^= *s >> 7;
+	*s ^= *s << 17;
+	return *s >> 32;
+}

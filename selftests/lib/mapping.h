@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A small user of mapped rings, for tests: what uapi/l5.h says a sender and a
+ * receiver do, and nothing to make it fast.
+ */
+#ifndef MAPPING_H
+#define MAPPING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "ends.h"
+#include "l5_ring.h"
+
+#define MAP_PAGE	4096u
+
+/* Far more than anything here needs: it only ends what hangs. */
+#define MAP_LONG_MS	(40000 * l5_slow())
+
+/* Wait, generously, for a condition; its last value. */
+#define UNTIL(cond) ({							\
+	int64_t end_ = l5_now_ms() + MAP_LONG_MS;			\
+									\
+	while (!(cond) && l5_now_ms() < end_)				\
+		usleep(500);						\
+	(cond);								\
+})
+
+/**
+ * struct mapping - one process's view of one end
+ * @fd: the socket
+ * @base: of an area with all regions and a hole before and after each
+ * @len: of it
+ * @own: control page of this end
+ * @peer: of the other
+ * @state: page of the kernel's
+ * @tx: data this end writes, twice
+ * @rx: data it reads, twice
+ * @tx_size: of the ring, not of the region
+ * @rx_size: likewise
+ * @id: for the lock words
+ * @prod: cursors, under own->tx_lock
+ * @cons: cursors, under own->rx_lock
+ * @puts: records that mapping_put() published
+ * @gets: times that mapping_get() took something
+ * @bells: doorbells rung
+ */
+struct mapping {
+	int fd;
+	uint8_t *base;
+	size_t len;
+	struct l5_ctrl *own;
+	const struct l5_ctrl *peer;
+	const struct l5_map_state *state;
+	uint8_t *tx;
+	const uint8_t *rx;
+	uint32_t tx_size;
+	uint32_t rx_size;
+	uint32_t id;
+	struct l5_prod prod;
+	struct l5_cons cons;
+	unsigned long puts;
+	unsigned long gets;
+	unsigned long bells;
+};
+
+/* L5_IOC_MAP_INFO: 0 or -errno. */
+int mapping_info(int fd, struct l5_map_info *info);
+
+/* Map all of an end: 0 or -errno. */
+int mapping_open(struct mapping *m, int fd);
+void mapping_close(struct mapping *m);
+
+/*
+ * Rings only, no system call but those that the lock words and doorbells need:
+ * bytes moved; 0 if it cannot be done just now, or not this way; -1 with errno,
+ * EPROTO if what is mapped makes no sense.
+ */
+ssize_t mapping_put(struct mapping *m, const void *buf, size_t len);
+ssize_t mapping_get(struct mapping *m, void *buf, size_t len);
+
+/* As send() and recv(), which do what the rings alone cannot. */
+ssize_t mapping_send(struct mapping *m, const void *buf, size_t len, int flags);
+ssize_t mapping_recv(struct mapping *m, void *buf, size_t len, int flags);
+
+/* The lock words: as l5_lock_try(), but waits; -1 with errno. */
+int mapping_lock(struct mapping *m, int which);
+void mapping_unlock(struct mapping *m, int which);
+
+/* Header word at a position of the ring that is written. */
+__u64 *mapping_slot(struct mapping *m, uint64_t pos);
+
+/* A connected pair of rings, by a listener that is closed again. */
+bool map_pair(const char *at, int *c, int *s);
+
+/* waitpid() that ends what hangs: the status, or -1 after killing it. */
+int map_reap(pid_t pid);
+
+/* Memory that children share. */
+void *map_shared(size_t len);
+
+/* SCM_RIGHTS over @via: false, or the descriptor or -1. */
+bool map_pass(int via, int fd);
+int map_take(int via);
+
+/* Read or write a byte: 0, or the signal that this raises. */
+int map_touch(const void *p, bool write);
+
+/* xorshift */
+unsigned int map_rnd(uint64_t *s);
+
+#endif /* MAPPING_H */
