@@ -28,7 +28,8 @@
  *                             together with the lock word in the control page,
  *                             which is only ever tried while they are held
  *   mmap_lock                 a copy may fault; mmap() of the rings holds it
- *   l5_end.fill_lock          (mutex) pages of a ring, of either end
+ *   l5_end.fill_lock          (mutex) pages of a ring; the client's, then the
+ *                             server's
  *   l5_end.map_lock           (mutex) who has this end mapped
  *   lock_sock(l5_sock)        its SOL_SOCKET options
  *   lock_sock(bootstrap)      its own business; held where a client enters a
@@ -324,7 +325,7 @@ void l5_conn_ring(struct l5_conn *conn, int end, int bells);
 int l5_ring_lock(struct l5_sock *l5, int dir, long timeo);
 void l5_ring_unlock(struct l5_sock *l5, int dir);
 int l5_ring_lock_wait(struct l5_sock *l5, int dir, long *timeo);
-int l5_ring_populate(struct l5_conn *conn, struct l5_end *e);
+int l5_ring_populate(struct l5_conn *conn);
 struct page *l5_conn_page(struct l5_conn *conn);
 void l5_conn_page_free(struct l5_conn *conn, struct page *page);
 u32 l5_ring_used(struct l5_conn *conn, int end);

@@ -204,8 +204,7 @@ static int l5_map_prepare(struct l5_sock *l5)
 	struct l5_map_state *state;
 	struct page *page;
 
-	if (l5_ring_populate(l5->conn, own) ||
-	    l5_ring_populate(l5->conn, peer))
+	if (l5_ring_populate(l5->conn))
 		return -ENOMEM;
 	mutex_lock(&own->map_lock);
 	if (!own->state) {

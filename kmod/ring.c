@@ -24,6 +24,7 @@
  * them as a copy and works with the copy; what else the kernel reads from
  * memory it shares is read once and checked.
  */
+#include <linux/list.h>
 #include <linux/log2.h>
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
@@ -487,40 +488,77 @@ static int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len)
 	return -EAGAIN;
 }
 
-/**
- * l5_ring_populate() - make a ring whole, so that it can be mapped
- * @conn: the connection
- * @e: the end that writes it
- *
- * Context: may sleep; the caller may hold the mmap_lock.
- * Return: 0, or -ENOMEM; what there was is still good for system calls.
- */
-int l5_ring_populate(struct l5_conn *conn, struct l5_end *e)
+/* Pages that a ring lacks to be whole. */
+static u32 l5_ring_missing(const struct l5_end *e)
 {
-	u32 n = e->size >> PAGE_SHIFT;
-	int err = -ENOMEM;
-	struct page *page;
+	return (e->size >> PAGE_SHIFT) - (u32)(e->next - e->first);
+}
 
-	mutex_lock(&e->fill_lock);
-	if (!l5_ring_array(e))
-		goto out;
-	if (n > e->granted) {
-		if (!l5_reserve(conn->acct, n - e->granted))
-			goto out;
-		e->granted = n;
-	}
-	while (!l5_ring_whole(e)) {
-		page = l5_page_alloc(conn, false);
-		if (!page)
-			goto out;
-		e->npages++;
+/* Pages that it would have then and was not granted. */
+static u32 l5_ring_ungranted(const struct l5_end *e)
+{
+	u32 n = e->npages + l5_ring_missing(e);
+
+	return n > e->granted ? n - e->granted : 0;
+}
+
+static void l5_ring_complete(struct l5_end *e, struct list_head *pages)
+{
+	u32 n = l5_ring_missing(e);
+
+	e->granted += l5_ring_ungranted(e);
+	e->npages += n;
+	for (; n; n--) {
+		struct page *page = list_first_entry(pages, struct page, lru);
+
+		list_del(&page->lru);
 		/* O, pairs with N */
 		smp_store_release(l5_ring_page_at(e, e->next), page);
 		WRITE_ONCE(e->next, e->next + 1);
 	}
-	err = 0;
+}
+
+/**
+ * l5_ring_populate() - make both rings whole, so that they can be mapped
+ * @conn: the connection
+ *
+ * Context: may sleep; the caller may hold the mmap_lock.
+ * Return: 0, or -ENOMEM and nothing has changed.
+ */
+int l5_ring_populate(struct l5_conn *conn)
+{
+	struct l5_end *e0 = &conn->end[0], *e1 = &conn->end[1];
+	struct page *page, *tmp;
+	LIST_HEAD(pages);
+	u32 grant, n;
+	int err = 0;
+
+	if (l5_ring_whole(e0) && l5_ring_whole(e1))
+		return 0;
+	mutex_lock(&e0->fill_lock);
+	mutex_lock_nested(&e1->fill_lock, SINGLE_DEPTH_NESTING);
+	grant = l5_ring_ungranted(e0) + l5_ring_ungranted(e1);
+	if (!l5_ring_array(e0) || !l5_ring_array(e1) ||
+	    !l5_reserve(conn->acct, grant)) {
+		err = -ENOMEM;
+		goto out;
+	}
+	for (n = l5_ring_missing(e0) + l5_ring_missing(e1); n; n--) {
+		page = l5_page_alloc(conn, false);
+		if (!page) {
+			atomic_long_sub(grant, &conn->acct->reserved);
+			err = -ENOMEM;
+			goto out;
+		}
+		list_add(&page->lru, &pages);
+	}
+	l5_ring_complete(e0, &pages);
+	l5_ring_complete(e1, &pages);
 out:
-	mutex_unlock(&e->fill_lock);
+	mutex_unlock(&e1->fill_lock);
+	mutex_unlock(&e0->fill_lock);
+	list_for_each_entry_safe(page, tmp, &pages, lru)
+		l5_page_free(conn, page);
 	return err;
 }
 

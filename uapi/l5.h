@@ -169,8 +169,8 @@ struct l5_map_state {
 
 /**
  * struct l5_map_info - answer of L5_IOC_MAP_INFO
- * @id: for the lock words: number of the calling process's mapping of
- *	L5_MMAP_OWN, 0 if it has none
+ * @id: for the lock words: number of what the calling process has mapped of
+ *	this end, 0 if that is nothing
  * @tx_size: bytes of the ring this end writes
  * @rx_size: bytes of the ring this end reads
  * @flags: 0 so far
