@@ -141,7 +141,8 @@ static ssize_t put_locked(struct mapping *m, bool died, const void *buf,
 		n = len;
 	if (n > PIECE)
 		n = PIECE;
-	if (!n)
+	/* small messages stay whole, as in the kernel */
+	if (!n || (n < len && n < p->size / 8))
 		return 0;
 	memcpy(m->tx + ((p->tail + L5_HDR) & (p->size - 1)), buf, n);
 	l5_prod_publish(p, m->own, mapping_slot(m, p->tail),
