@@ -45,7 +45,8 @@ struct address {
 
 enum wait_mode {
 	WAIT_BLOCK,		/* in recv() and send() */
-	WAIT_POLL,		/* nowhere: nonblocking calls until it works */
+	WAIT_POLL,		/* nowhere: nonblocking calls until it works,
+				 * libl5's own spinning */
 	WAIT_EPOLL,		/* in epoll_wait(), as an event loop does */
 };
 
@@ -113,7 +114,8 @@ struct stream {
 	int fd;
 	int epoll;
 	enum wait_mode wait;
-	struct mem *mem;
+	struct l5_conn *lib;	/* if libl5 carries it */
+	struct mem *mem;	/* if a memfd does */
 };
 
 void stream_connect(struct stream *st, const struct setup *s,

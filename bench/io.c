@@ -15,6 +15,7 @@
 #include <sys/epoll.h>
 
 #include "../uapi/l5.h"
+#include "../userspace/lib/libl5.h"
 
 /* libl5 asks the environment once, when the first ring is mapped. */
 static void lib_spin(const struct setup *s)
@@ -41,6 +42,12 @@ static void stream_init(struct stream *st, const struct setup *s, int fd,
 		st->mem = mem_open(s, fd, end);
 		return;
 	}
+	if (s->transport->carrier == CARRIER_LIB) {
+		st->lib = l5_map(fd);
+		if (!st->lib)
+			err(1, "l5_map");
+		return;
+	}
 	if (s->wait != WAIT_EPOLL)
 		return;
 	st->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -63,6 +70,8 @@ void stream_accept(struct stream *st, const struct setup *s, int listener)
 void stream_check(const struct stream *st, const struct setup *s)
 {
 	transport_check(s, st->fd);
+	if (st->lib && !l5_conn_mapped(st->lib))
+		errx(1, "libl5 did not map the connection");
 }
 
 static void await(struct stream *st, short events)
@@ -71,9 +80,11 @@ static void await(struct stream *st, short events)
 	struct epoll_event ev;
 	int n;
 
-	if (st->wait == WAIT_POLL)
+	if (st->wait == WAIT_POLL || st->mem)
 		return;
-	if (events == POLLIN)
+	if (st->lib)
+		n = l5_wait(st->lib, events, -1);
+	else if (events == POLLIN)
 		n = epoll_wait(st->epoll, &ev, 1, -1);
 	else
 		n = poll(&pfd, 1, -1);
@@ -81,26 +92,37 @@ static void await(struct stream *st, short events)
 		err(1, "waiting");
 }
 
+static ssize_t recv_some(struct stream *st, void *buf, size_t len)
+{
+	if (st->mem)
+		return mem_recv(st->mem, buf, len);
+	if (st->lib)
+		return l5_recv(st->lib, buf, len, 0);
+	return recv(st->fd, buf, len,
+		    st->wait == WAIT_BLOCK ? 0 : MSG_DONTWAIT);
+}
+
+static ssize_t send_some(struct stream *st, const void *buf, size_t len)
+{
+	if (st->mem)
+		return mem_send(st->mem, buf, len);
+	if (st->lib)
+		return l5_send(st->lib, buf, len, MSG_NOSIGNAL);
+	return send(st->fd, buf, len, MSG_NOSIGNAL |
+		    (st->wait == WAIT_BLOCK ? 0 : MSG_DONTWAIT));
+}
+
 /* False at the end of the stream, which must be between two messages. */
 bool stream_recv(struct stream *st, void *buf, size_t len)
 {
-	int flags = st->wait == WAIT_BLOCK ? 0 : MSG_DONTWAIT;
 	size_t got = 0;
 	ssize_t n;
 
-	while (st->mem && got < len) {
-		n = mem_recv(st->mem, (char *)buf + got, len - got);
-		if (!n && got)
-			errx(1, "stream ends inside a message");
-		if (!n)
-			return false;
-		got += n;
-	}
 	while (got < len) {
 		/* An event loop does not ask before it is told. */
 		if (st->wait == WAIT_EPOLL)
 			await(st, POLLIN);
-		n = recv(st->fd, (char *)buf + got, len - got, flags);
+		n = recv_some(st, (char *)buf + got, len - got);
 		if (n > 0) {
 			got += n;
 		} else if (!n) {
@@ -118,16 +140,11 @@ bool stream_recv(struct stream *st, void *buf, size_t len)
 
 void stream_send(struct stream *st, const void *buf, size_t len)
 {
-	int flags = st->wait == WAIT_BLOCK ? 0 : MSG_DONTWAIT;
 	size_t sent = 0;
 	ssize_t n;
 
-	while (st->mem && sent < len)
-		sent += mem_send(st->mem, (const char *)buf + sent,
-				 len - sent);
 	while (sent < len) {
-		n = send(st->fd, (const char *)buf + sent, len - sent,
-			 flags | MSG_NOSIGNAL);
+		n = send_some(st, (const char *)buf + sent, len - sent);
 		if (n >= 0)
 			sent += n;
 		else if (errno == EAGAIN)
@@ -150,6 +167,7 @@ void stream_close(struct stream *st)
 {
 	if (st->mem)
 		mem_close(st->mem);
+	l5_unmap(st->lib);
 	if (st->epoll >= 0)
 		close(st->epoll);
 	close(st->fd);
