@@ -68,10 +68,14 @@
 #define l5_cmpxchg(p, o, n)	(cmpxchg_acquire((p), (o), (n)) == (o))
 #define l5_xchg_mb(p, v)	xchg((p), (v))
 #else
-#define l5_load(p)		__atomic_load_n((p), __ATOMIC_RELAXED)
-#define l5_store(p, v)		__atomic_store_n((p), (v), __ATOMIC_RELAXED)
-#define l5_load_acquire(p)	__atomic_load_n((p), __ATOMIC_ACQUIRE)
-#define l5_store_release(p, v)	__atomic_store_n((p), (v), __ATOMIC_RELEASE)
+/* Volatile, since who dies half-way must have stored in the order written. */
+#define l5_word(p)		((volatile __typeof__(*(p)) *)(p))
+#define l5_load(p)		__atomic_load_n(l5_word(p), __ATOMIC_RELAXED)
+#define l5_store(p, v)		\
+	__atomic_store_n(l5_word(p), (v), __ATOMIC_RELAXED)
+#define l5_load_acquire(p)	__atomic_load_n(l5_word(p), __ATOMIC_ACQUIRE)
+#define l5_store_release(p, v)	\
+	__atomic_store_n(l5_word(p), (v), __ATOMIC_RELEASE)
 #define l5_mb()			__atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define l5_cmpxchg(p, o, n)	({					\
 	__u32 __o = (o);						\
