@@ -342,6 +342,8 @@ void l5_map_note(struct l5_sock *l5)
 {
 	u32 flags = 0;
 
+	/* S, pairs with R in l5_map_prepare() */
+	smp_mb();
 	if (!READ_ONCE(l5_own(l5)->state))
 		return;
 	if (l5_rx_ended(l5))
