@@ -145,23 +145,28 @@ static void l5_map_calibrate(void)
 		l5_map_polls = 512;
 }
 
-/*
- * The word that fork() clears: on a page of its own, or of the parent's that is
- * still there. Returns 0, or -1 with errno.
- */
-static int l5_map_live(void)
+/* One at a time; a child of fork() has it taken for ever if a thread had. */
+static void l5_map_env_lock(void)
+{
+	int me = syscall(SYS_getpid), old;
+
+	for (;;) {
+		old = l5_load(&l5_map_env.lock);
+		if (old != me && l5_cmpxchg(&l5_map_env.lock, old, me))
+			return;
+		syscall(SYS_sched_yield);
+	}
+}
+
+int l5_map_live(void)
 {
 	long page = sysconf(_SC_PAGESIZE);
 	uint32_t *word;
 
+	/* a page of its own, also the parent's that is still there */
 	if (l5_likely(l5_load(l5_map_life)))
 		return 0;
-	/* a child of a thread that was in here has it taken for ever */
-	while (!__sync_bool_compare_and_swap(&l5_map_env.lock, 0, getpid()))
-		if (l5_load(&l5_map_env.lock) == getpid())
-			sched_yield();
-		else
-			l5_store(&l5_map_env.lock, 0);
+	l5_map_env_lock();
 	if (!l5_map_env.ready) {
 		word = mmap(NULL, page, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -169,7 +174,7 @@ static int l5_map_live(void)
 		    madvise(word, page, MADV_WIPEONFORK)) {
 			if (word != MAP_FAILED)
 				munmap(word, page);
-			l5_store(&l5_map_env.lock, 0);
+			l5_store_release(&l5_map_env.lock, 0);
 			return -1;
 		}
 		l5_map_calibrate();
@@ -179,18 +184,23 @@ static int l5_map_live(void)
 	word = (uint32_t *)(uintptr_t)l5_map_life;
 	if (!l5_load(word))
 		l5_store(word, ++l5_map_env.life);
-	l5_store(&l5_map_env.lock, 0);
+	l5_store_release(&l5_map_env.lock, 0);
 	return 0;
 }
 
 void l5_adapt_init(struct l5_adapt *a)
 {
 	memset(a, 0, sizeof(*a));
-	a->spin_us = l5_map_env.spin_us;
-	a->yields = l5_map_env.yields;
 	a->polls = l5_map_polls;
-	/* told to wait, it does so from the start */
-	a->win = a->spin_us > 0 || (a->spin_us == 0 && a->yields > 0);
+	l5_adapt_set(a, l5_map_env.spin_us, l5_map_env.yields);
+}
+
+void l5_adapt_set(struct l5_adapt *a, int spin_us, int yields)
+{
+	l5_store(&a->spin_us, spin_us);
+	l5_store(&a->yields, yields);
+	/* told to wait, it does so from the start; else it learns that */
+	l5_store(&a->win, spin_us > 0 || (!spin_us && yields > 0));
 }
 
 static void l5_map_init(struct l5_map *m, const struct l5_map_mem *mem,
@@ -377,8 +387,7 @@ static int l5_held_check(const struct l5_held *mine, uint64_t key,
 	for (h = l5_held.v; h < mine; h++) {
 		if (h->key != key)
 			continue;
-		if (h->state == L5_HELD_RESERVED || l5_frame_live(h->frame,
-								  frame))
+		if (l5_frame_live(h->frame, frame))
 			return L5_TRY_NESTED;
 		if (h->state == L5_HELD_YES) {
 			h->key = 0;
@@ -429,6 +438,8 @@ static int l5_map_lock_wait(struct l5_map *m, int fd, unsigned int which,
 		}
 		old = l5_load(word);
 		if ((old & L5_LOCK_ID) == m->id) {
+			if (l5_load(&m->keeper[which]) == &l5_held)
+				return L5_TRY_NESTED;
 			got = l5_held_check(g->held, g->held->key,
 					    g->held->frame);
 			if (got)
@@ -529,8 +540,6 @@ static int l5_map_room(struct l5_map *m, size_t want)
 {
 	uint32_t low = m->tx_size / 8, room;
 
-	if (want > L5_PIECE)
-		want = L5_PIECE;
 	if (low > want)
 		low = want;
 	room = l5_prod_room(&m->prod);
@@ -565,6 +574,15 @@ static void l5_map_fill(struct l5_map *m, struct l5_iov *i, size_t len)
 	}
 }
 
+static void l5_map_put_record(struct l5_map *m, size_t len)
+{
+	uint64_t tail = m->prod.tail;
+
+	l5_store(&m->own->tx_bytes, l5_load(&m->own->tx_bytes) + len);
+	l5_prod_publish(&m->prod, m->own, l5_map_tx_slot(m, tail),
+			l5_map_tx_slot(m, tail + l5_rec_size(len)), len);
+}
+
 ssize_t l5_map_trysend(struct l5_map *m, int fd, const struct iovec *iov,
 		       size_t n)
 {
@@ -590,18 +608,15 @@ ssize_t l5_map_trysend(struct l5_map *m, int fd, const struct iovec *iov,
 			l5_mb();
 			l5_map_published(m, fd);
 		}
-		len = l5_map_room(m, total - done);
+		len = l5_map_room(m, total - done < L5_PIECE ? total - done :
+				     L5_PIECE);
 		if (len <= 0) {
 			if (len < 0)
 				ret = L5_TRY_BROKEN;
 			break;
 		}
 		l5_map_fill(m, &i, len);
-		l5_store(&m->own->tx_bytes, l5_load(&m->own->tx_bytes) + len);
-		l5_prod_publish(&m->prod, m->own,
-				l5_map_tx_slot(m, m->prod.tail),
-				l5_map_tx_slot(m, m->prod.tail +
-					       l5_rec_size(len)), len);
+		l5_map_put_record(m, len);
 		done += len;
 	}
 	l5_map_unlock(m, fd, L5_LOCK_TX, &g);
@@ -628,7 +643,7 @@ static void l5_map_drain(struct l5_map *m, struct l5_iov *i, uint64_t pos,
 }
 
 /* Over published records without taking them, at most once around. */
-static size_t l5_map_peek(struct l5_map *m, struct l5_iov *i, size_t total,
+static size_t l5_map_look(struct l5_map *m, struct l5_iov *i, size_t total,
 			  int *err)
 {
 	struct l5_cons c = m->cons;
@@ -698,7 +713,7 @@ ssize_t l5_map_tryrecv(struct l5_map *m, int fd, const struct iovec *iov,
 	if (err)
 		return err;
 	if (flags & L5_TRY_PEEK)
-		done = l5_map_peek(m, &i, total, &err);
+		done = l5_map_look(m, &i, total, &err);
 	else
 		done = l5_map_take(m, fd, &i, total, &err);
 	head = m->cons.head;
@@ -714,6 +729,120 @@ ssize_t l5_map_tryrecv(struct l5_map *m, int fd, const struct iovec *iov,
 	return nothing;
 }
 
+/* Zero copy */
+
+/* From the call that took it to the next ones. */
+static void l5_map_keep(struct l5_map *m, unsigned int which,
+			struct l5_guard *g)
+{
+	l5_store(&m->keeper[which], (const void *)&l5_held);
+	l5_unhold(g->held);
+}
+
+/* And back. */
+static void l5_map_unkeep(struct l5_map *m, int fd, unsigned int which)
+{
+	void *frame = __builtin_frame_address(0);
+	struct l5_guard g;
+	__u32 waiters;
+
+	g.held = l5_hold(m->key + which, frame) ?:
+		 l5_hold_purged(m->key + which, frame);
+	if (g.held) {
+		g.held->state = L5_HELD_YES;
+		l5_store(&m->keeper[which], NULL);
+		l5_map_unlock(m, fd, which, &g);
+		return;
+	}
+	/* more nested calls than can be noted */
+	l5_store(&m->keeper[which], NULL);
+	waiters = l5_unlock(l5_map_word(m, which));
+	if (waiters)
+		m->ops->lock_wake(m, fd, which);
+}
+
+ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want)
+{
+	uint32_t max = m->tx_size / 2;
+	struct l5_guard g;
+	ssize_t ret;
+	size_t at;
+
+	if (!want)
+		return L5_TRY_ASK;
+	ret = l5_map_lock(m, fd, L5_LOCK_TX, &g);
+	if (ret)
+		return ret;
+	ret = L5_TRY_ASK;
+	if (!(l5_load(&m->state->flags) & L5_MAP_TX_ASK)) {
+		ret = l5_map_room(m, want < max ? want : max);
+		if (!ret)
+			ret = L5_TRY_AGAIN;
+		else if (ret < 0)
+			ret = L5_TRY_BROKEN;
+	}
+	if (ret > 0) {
+		at = (m->prod.tail + L5_HDR) & (m->tx_size - 1);
+		*p = m->tx + at;
+		l5_map_keep(m, L5_LOCK_TX, &g);
+		return l5_map_span(at, ret, m->tx_size);
+	}
+	l5_map_unlock(m, fd, L5_LOCK_TX, &g);
+	if (ret == L5_TRY_BROKEN)
+		m->ops->broken(m, fd);
+	return ret;
+}
+
+void l5_map_commit(struct l5_map *m, int fd, size_t len)
+{
+	if (len)
+		l5_map_put_record(m, len);
+	l5_map_unkeep(m, fd, L5_LOCK_TX);
+	if (len)
+		l5_map_published(m, fd);
+}
+
+ssize_t l5_map_peek(struct l5_map *m, int fd, const void **p)
+{
+	ssize_t ret = l5_map_rx_ask(m) ? L5_TRY_ASK : L5_TRY_AGAIN;
+	struct l5_guard g;
+	size_t at;
+	int err;
+
+	if (!l5_map_readable(m))
+		return ret;
+	err = l5_map_lock(m, fd, L5_LOCK_RX, &g);
+	if (err)
+		return err;
+	err = l5_cons_peek(&m->cons, l5_map_rx_slot(m, m->cons.head));
+	if (err > 0) {
+		at = (m->cons.head + L5_HDR + m->cons.off) & (m->rx_size - 1);
+		*p = m->rx + at;
+		ret = l5_map_span(at, m->cons.len - m->cons.off, m->rx_size);
+		l5_map_keep(m, L5_LOCK_RX, &g);
+		return ret;
+	}
+	l5_map_unlock(m, fd, L5_LOCK_RX, &g);
+	if (!err)
+		return ret;
+	m->ops->broken(m, fd);
+	return L5_TRY_BROKEN;
+}
+
+void l5_map_release(struct l5_map *m, int fd, size_t len)
+{
+	uint64_t head;
+
+	if (len) {
+		l5_store(&m->own->rx_bytes, l5_load(&m->own->rx_bytes) + len);
+		l5_cons_take(&m->cons, m->own, len);
+	}
+	head = m->cons.head;
+	l5_map_unkeep(m, fd, L5_LOCK_RX);
+	if (len)
+		l5_map_freed(m, fd, head);
+}
+
 /* Waiting */
 
 /*
@@ -726,7 +855,7 @@ static void l5_adapt_learn(struct l5_adapt *a, uint64_t waited)
 {
 	uint32_t win = l5_load(&a->win), want;
 
-	if (a->spin_us >= 0)
+	if (l5_load(&a->spin_us) >= 0)
 		return;
 	if (waited <= 2 * L5_WIN_MAX) {
 		want = waited + waited / 2;
@@ -766,7 +895,8 @@ bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
 		   const void *arg, uint32_t polls, uint64_t *start)
 {
 	uint32_t win = l5_load(&a->win), turn = l5_load(&a->turn) + 1;
-	int yields = a->yields, n;
+	int yields = l5_load(&a->yields), n;
+	int spin_us = l5_load(&a->spin_us);
 	uint64_t now, from;
 
 	l5_store(&a->turn, turn);
@@ -774,10 +904,10 @@ bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
 	*start = from;
 	if (!win)
 		return false;
-	if (a->spin_us > 0) {
-		if (l5_spin_for(ready, arg, from, a->spin_us * 1000ull))
+	if (spin_us > 0) {
+		if (l5_spin_for(ready, arg, from, spin_us * 1000ull))
 			return true;
-	} else if (a->spin_us < 0 && polls < l5_map_polls &&
+	} else if (spin_us < 0 && polls < l5_map_polls &&
 		   !(turn & (L5_TURNS - 1))) {
 		for (; polls < l5_map_polls; polls++) {
 			if (ready(arg)) {
@@ -788,7 +918,7 @@ bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
 		}
 	}
 	/* told to spin only */
-	if (a->spin_us >= 0 && yields < 0)
+	if (spin_us >= 0 && yields < 0)
 		return false;
 	for (n = 0; yields < 0 || n < yields; n++) {
 		syscall(SYS_sched_yield);
@@ -796,7 +926,7 @@ bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
 		if (ready(arg)) {
 			l5_adapt_learn(a, now - from);
 			/* what came this late was not worth looking for */
-			if (a->spin_us < 0)
+			if (spin_us < 0)
 				l5_store(&a->polls, polls / 2);
 			return true;
 		}

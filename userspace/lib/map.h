@@ -96,6 +96,8 @@ struct l5_map_ops {
  * @id: for the lock words
  * @life: what *l5_map_life was when this was made, see l5_map_mine()
  * @key: of the lock words, for l5_hold()
+ * @keeper: the thread that keeps each lock word from call to call, by the
+ *	address of its l5_held; NULL if it is held in a call alone
  * @prod: under own->tx_lock
  * @cons: under own->rx_lock
  * @tx_adapt: waiting for room
@@ -117,6 +119,7 @@ struct l5_map {
 	uint32_t id;
 	uint32_t life;
 	uint64_t key;
+	const void *keeper[2];
 	const struct l5_map_ops *ops;
 	void *priv;
 	int ref;
@@ -127,6 +130,13 @@ struct l5_map {
 	struct l5_cons cons __attribute__((aligned(L5_LINE)));
 	struct l5_adapt rx_adapt;
 };
+
+/**
+ * l5_map_live() - make l5_map_mine() work in this process
+ *
+ * Return: 0, or -1 with errno: nothing can be mapped.
+ */
+int l5_map_live(void);
 
 /**
  * l5_map_new() - map the rings of a connected socket
@@ -214,7 +224,7 @@ static inline bool l5_map_mine(const struct l5_map *m)
  */
 enum { L5_HELD_MAX = 8 };
 
-enum l5_held_state { L5_HELD_UNSURE, L5_HELD_YES, L5_HELD_RESERVED };
+enum l5_held_state { L5_HELD_UNSURE, L5_HELD_YES };
 
 struct l5_held {
 	uint64_t key;		/* 0: nothing */
@@ -429,6 +439,21 @@ ssize_t l5_map_trysend(struct l5_map *m, int fd, const struct iovec *iov,
 ssize_t l5_map_tryrecv(struct l5_map *m, int fd, const struct iovec *iov,
 		       size_t n, int flags);
 
+/*
+ * Zero copy: memory of the ring itself, and its lock word is kept until the
+ * second call of a pair, whatever the first call's stack. The thread that keeps
+ * it gets L5_TRY_NESTED from every other call of that direction.
+ *
+ * l5_map_reserve(): bytes that may be written at *@p, or L5_TRY_*
+ * l5_map_commit(): publish @len of them, or none
+ * l5_map_peek(): bytes at *@p, or L5_TRY_*
+ * l5_map_release(): take @len of them, or none
+ */
+ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want);
+void l5_map_commit(struct l5_map *m, int fd, size_t len);
+ssize_t l5_map_peek(struct l5_map *m, int fd, const void **p);
+void l5_map_release(struct l5_map *m, int fd, size_t len);
+
 /**
  * l5_map_readable() - is there anything to read, or to complain about?
  * @m: the end
@@ -491,8 +516,11 @@ uint64_t l5_map_now(void);
 /* Looks that make up a few microseconds here; none if there is one CPU. */
 extern uint32_t l5_map_polls;
 
-/* As the environment says, or adaptive; once the first map was made. */
+/* As the environment says, or adaptive; once l5_map_live() was called. */
 void l5_adapt_init(struct l5_adapt *a);
+
+/* As told. */
+void l5_adapt_set(struct l5_adapt *a, int spin_us, int yields);
 
 /* The part of l5_adapt_wait() after the first looks: yield, or spin as told. */
 bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),

@@ -103,8 +103,8 @@ struct l5_native *l5_native_open(int fd)
 	k->fd = fd;
 	k->len = st.st_size;
 	k->size = (k->len - PAGES * PAGE) / 2;
-	p = mmap(NULL, k->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-		 fd, 0);
+	p = mmap(NULL, k->len, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_POPULATE, fd, 0);
 	if (p == MAP_FAILED)
 		goto fail;
 	for (i = 0; i < 2; i++) {
