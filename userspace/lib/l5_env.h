@@ -16,7 +16,20 @@
 /* "1": say on stderr what does not work. */
 #define L5_ENV_DEBUG	"L5_DEBUG"
 
+/* "full" or "socket": whether mapped sockets are used without system calls. */
+#define L5_ENV_MODE	"L5_MODE"
+/* Rules of the policy, separated by semicolons; before those of the file. */
+#define L5_ENV_POLICY	"L5_POLICY"
+/* The file with rules; not set: those below, the first one below $HOME. */
+#define L5_ENV_CONF	"L5_CONF"
+#define L5_CONF_HOME	"/.config/l5.conf"
+#define L5_CONF_ETC	"/etc/l5.conf"
+/* Map a socket once it was read or written so often. */
+#define L5_ENV_MAP	"L5_MAP_AFTER"
+
 #define L5_PRELOAD_NAME	"libl5preload.so"
+/* The same for --mode=socket, and nothing but that. */
+#define L5_SOCKET_NAME	"libl5socket.so"
 
 /* Sockets that can be redirected, by L5PROTO_*. */
 static const struct {

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * libl5: connections of AF_L5 without system calls. See libl5(7).
+ *
+ * Each function works on any connected stream socket: what is not carried by
+ * rings, or cannot be mapped, is done by system calls.
+ */
+#ifndef LIBL5_H
+#define LIBL5_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#pragma GCC visibility push(default)
+
+/* A connection; the socket below it stays one and can be used as such. */
+struct l5_conn;
+
+/**
+ * struct l5_event - what l5_wait_any() waits for, as struct pollfd
+ * @conn: a connection, or NULL to leave this entry out
+ * @events: POLLIN, POLLOUT, POLLRDHUP and what else poll(2) knows
+ * @revents: what came of it, as poll(2) would say
+ */
+struct l5_event {
+	struct l5_conn *conn;
+	short events;
+	short revents;
+};
+
+/**
+ * l5_socket() - make a stream socket of AF_L5
+ * @domain: AF_INET, AF_INET6 or AF_UNIX, the family of its addresses
+ * @flags: SOCK_NONBLOCK, SOCK_CLOEXEC
+ *
+ * Without the module it is a socket of @domain itself.
+ *
+ * Return: a descriptor, or -1 with errno.
+ */
+int l5_socket(int domain, int flags);
+
+/**
+ * l5_listen() - make a listening socket
+ * @host: name or address, NULL for any; with a NULL @port the path of an
+ *	AF_UNIX socket, or its abstract name if that begins with '@'
+ * @port: number or name of a service
+ * @backlog: as of listen(2)
+ *
+ * Return: a descriptor, or -1 with errno.
+ */
+int l5_listen(const char *host, const char *port, int backlog);
+
+/**
+ * l5_connect() - make a socket, connect and map it
+ * @host: as of l5_listen()
+ * @port: likewise
+ * @flags: SOCK_NONBLOCK for what comes after, SOCK_CLOEXEC
+ *
+ * Return: a connection for l5_close(), or NULL with errno.
+ */
+struct l5_conn *l5_connect(const char *host, const char *port, int flags);
+
+/**
+ * l5_connect_addr() - likewise, with an address
+ * @addr: of family AF_INET, AF_INET6 or AF_UNIX
+ * @len: of it
+ * @flags: as of l5_connect()
+ *
+ * Return: as l5_connect().
+ */
+struct l5_conn *l5_connect_addr(const struct sockaddr *addr, socklen_t len,
+				int flags);
+
+/**
+ * l5_accept() - accept and map a connection
+ * @fd: a listening socket, of whatever family
+ * @flags: SOCK_NONBLOCK, SOCK_CLOEXEC
+ *
+ * Return: a connection for l5_close(), or NULL with errno.
+ */
+struct l5_conn *l5_accept(int fd, int flags);
+
+/**
+ * l5_map() - use a connected stream socket by rings where it can be
+ * @fd: the socket, which stays the caller's
+ *
+ * Return: a connection for l5_unmap(), or NULL with errno: EBADF, ENOTSOCK,
+ * ENOMEM. That the rings cannot be mapped is no error.
+ */
+struct l5_conn *l5_map(int fd);
+
+/**
+ * l5_unmap() - the end of l5_map(); the socket stays open
+ * @c: not used in any other thread, may be NULL
+ */
+void l5_unmap(struct l5_conn *c);
+
+/**
+ * l5_close() - l5_unmap() and close(2)
+ * @c: as of l5_unmap()
+ *
+ * Return: 0, or -1 with errno.
+ */
+int l5_close(struct l5_conn *c);
+
+/**
+ * l5_conn_fd() - the socket
+ * @c: the connection
+ *
+ * Good for all system calls, also between the calls of this library; not to be
+ * closed or replaced by dup2(2) before l5_unmap().
+ */
+int l5_conn_fd(const struct l5_conn *c);
+
+/**
+ * l5_conn_mapped() - do its bytes go by rings that this process has mapped?
+ * @c: the connection
+ */
+bool l5_conn_mapped(struct l5_conn *c);
+
+/**
+ * l5_set_nonblock() - should calls wait?
+ * @c: the connection
+ * @on: every call as with MSG_DONTWAIT
+ *
+ * Sets O_NONBLOCK of the socket, too. A connection starts as its socket is at
+ * l5_map().
+ *
+ * Return: 0, or -1 with errno.
+ */
+int l5_set_nonblock(struct l5_conn *c, bool on);
+
+/**
+ * l5_set_wait() - how to wait before sleeping
+ * @c: the connection
+ * @spin_us: look for so long; -1: as long as it has paid lately
+ * @yields: then yield the CPU so often; -1: likewise
+ *
+ * The default is the environment's L5_SPIN_US and L5_YIELDS, or -1 and -1.
+ */
+void l5_set_wait(struct l5_conn *c, int spin_us, int yields);
+
+/**
+ * l5_send() - as send(2)
+ * @c: the connection
+ * @buf: what to send; a SIGSEGV instead of EFAULT if it cannot be read
+ * @len: how much
+ * @flags: MSG_*
+ *
+ * Return: as send(2); EDEADLK in a signal handler that interrupted a send of
+ * its own thread, EPROTO if the peer broke the rings' protocol.
+ */
+ssize_t l5_send(struct l5_conn *c, const void *buf, size_t len, int flags);
+
+/**
+ * l5_recv() - as recv(2)
+ * @c: the connection
+ * @buf: where to
+ * @len: how much at most
+ * @flags: MSG_*
+ *
+ * Return: as recv(2), and as l5_send().
+ */
+ssize_t l5_recv(struct l5_conn *c, void *buf, size_t len, int flags);
+
+/**
+ * l5_sendv() - l5_send() from several buffers
+ * @c: the connection
+ * @iov: the buffers
+ * @n: how many, at most IOV_MAX
+ * @flags: MSG_*
+ *
+ * Return: as l5_send().
+ */
+ssize_t l5_sendv(struct l5_conn *c, const struct iovec *iov, int n, int flags);
+
+/**
+ * l5_recvv() - l5_recv() into several buffers
+ * @c: the connection
+ * @iov: the buffers
+ * @n: how many, at most IOV_MAX
+ * @flags: MSG_*
+ *
+ * Return: as l5_recv().
+ */
+ssize_t l5_recvv(struct l5_conn *c, const struct iovec *iov, int n, int flags);
+
+/**
+ * l5_reserve() - get memory that the peer will read
+ * @c: the connection
+ * @p: set to it
+ * @len: how much is wanted
+ * @flags: MSG_DONTWAIT, MSG_NOSIGNAL; the latter counts for l5_commit()
+ *
+ * Until l5_commit() nobody else can send: not another thread, and no system
+ * call. So it has to follow soon, and nothing else be sent in between.
+ *
+ * Return: bytes at @p, from 1 to @len, or -1 with errno.
+ */
+ssize_t l5_reserve(struct l5_conn *c, void **p, size_t len, int flags);
+
+/**
+ * l5_commit() - send what was written to the reserved memory
+ * @c: the connection
+ * @len: of it, from the start; 0 to send nothing
+ *
+ * Return: @len; or if the connection is not mapped, what send(2) says.
+ */
+ssize_t l5_commit(struct l5_conn *c, size_t len);
+
+/**
+ * l5_peek() - look at received bytes where they are
+ * @c: the connection
+ * @p: set to them; the peer can change them while they are looked at
+ * @flags: MSG_DONTWAIT
+ *
+ * Until l5_release() nobody else can receive, as of l5_reserve().
+ *
+ * Return: how many lie at @p; 0 at the end of the stream; -1 with errno.
+ * Only after a positive one l5_release() has to follow.
+ */
+ssize_t l5_peek(struct l5_conn *c, const void **p, int flags);
+
+/**
+ * l5_release() - be done with received bytes
+ * @c: the connection
+ * @len: how many of them, from the start; the others come again
+ *
+ * Return: 0, or -1 with errno.
+ */
+int l5_release(struct l5_conn *c, size_t len);
+
+/**
+ * l5_wait() - wait until something can be done
+ * @c: the connection
+ * @events: as of poll(2)
+ * @timeout: milliseconds, -1 without end
+ *
+ * Return: as poll(2)'s revents, 0 after @timeout, -1 with errno.
+ */
+int l5_wait(struct l5_conn *c, short events, int timeout);
+
+/**
+ * l5_wait_any() - wait until something can be done with any of several
+ * @e: the connections; how long to spin is as the first one says
+ * @n: how many
+ * @timeout: milliseconds, -1 without end
+ *
+ * Return: how many entries have revents, 0 after @timeout, -1 with errno.
+ */
+int l5_wait_any(struct l5_event *e, int n, int timeout);
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LIBL5_H */
