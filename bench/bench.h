@@ -40,7 +40,6 @@ struct address {
 		struct sockaddr_un un;
 	};
 	socklen_t len;
-	int mem;		/* what stands for an address there */
 };
 
 enum wait_mode {
@@ -62,30 +61,21 @@ struct setup {
 	enum pinning pinning;
 	double seconds;		/* a sample's length */
 	int spin_us;		/* L5_SPIN_US, -1: leave it alone */
-	int buffer;		/* SO_SNDBUF and SO_RCVBUF, 0: leave them alone */
+	int buffer;		/* SO_SNDBUF and SO_RCVBUF, or a ring in a
+				 * memfd; 0: leave them alone */
 	bool any_carrier;	/* an AF_L5 connection may stay on its bootstrap */
 };
 
 extern const struct setup setup_default;
 
 const struct transport *transport_named(const char *name);
+/* Of a connection without a socket, there before the server is started. */
+extern struct l5_native *transport_mem;
+
 int transport_listen(const struct setup *s, struct address *where);
 int transport_connect(const struct setup *s, const struct address *where);
 int transport_accept(const struct setup *s, int listener);
 void transport_check(const struct setup *s, int fd);
-
-/* mem.c: rings without a kernel module. */
-
-#define MEM_RING	(1u << 20)	/* as net.l5.ring_kb */
-
-struct mem;
-
-int mem_create(const struct setup *s);
-struct mem *mem_open(const struct setup *s, int fd, int end);
-size_t mem_recv(struct mem *mem, void *buf, size_t len);
-size_t mem_send(struct mem *mem, const void *buf, size_t len);
-void mem_end(struct mem *mem);
-void mem_close(struct mem *mem);
 
 /* options.c: the command line. */
 
@@ -115,7 +105,8 @@ struct stream {
 	int epoll;
 	enum wait_mode wait;
 	struct l5_conn *lib;	/* if libl5 carries it */
-	struct mem *mem;	/* if a memfd does */
+	struct l5_map *mem;	/* if a memfd does */
+	int end;		/* of it: 0 the client, 1 the server */
 };
 
 void stream_connect(struct stream *st, const struct setup *s,

@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include <sys/epoll.h>
 
-#include "../uapi/l5.h"
 #include "../userspace/lib/libl5.h"
+#include "../userspace/lib/native.h"
 
 /* libl5 asks the environment once, when the first ring is mapped. */
 static void lib_spin(const struct setup *s)
@@ -39,7 +39,10 @@ static void stream_init(struct stream *st, const struct setup *s, int fd,
 	if (s->transport->carrier != CARRIER_SOCKET)
 		lib_spin(s);
 	if (s->transport->carrier == CARRIER_MEM) {
-		st->mem = mem_open(s, fd, end);
+		st->end = end;
+		st->mem = l5_native_map(transport_mem, end, 1);
+		if (!st->mem)
+			err(1, "mapping end %d", end);
 		return;
 	}
 	if (s->transport->carrier == CARRIER_LIB) {
@@ -95,7 +98,7 @@ static void await(struct stream *st, short events)
 static ssize_t recv_some(struct stream *st, void *buf, size_t len)
 {
 	if (st->mem)
-		return mem_recv(st->mem, buf, len);
+		return l5_native_recv(st->mem, buf, len) ? (ssize_t)len : 0;
 	if (st->lib)
 		return l5_recv(st->lib, buf, len, 0);
 	return recv(st->fd, buf, len,
@@ -104,8 +107,11 @@ static ssize_t recv_some(struct stream *st, void *buf, size_t len)
 
 static ssize_t send_some(struct stream *st, const void *buf, size_t len)
 {
-	if (st->mem)
-		return mem_send(st->mem, buf, len);
+	if (st->mem) {
+		if (!l5_native_send(st->mem, buf, len))
+			errx(1, "the ring is broken");
+		return len;
+	}
 	if (st->lib)
 		return l5_send(st->lib, buf, len, MSG_NOSIGNAL);
 	return send(st->fd, buf, len, MSG_NOSIGNAL |
@@ -158,15 +164,17 @@ void stream_send(struct stream *st, const void *buf, size_t len)
 void stream_end(struct stream *st)
 {
 	if (st->mem)
-		mem_end(st->mem);
+		l5_native_flag(transport_mem, !st->end, L5_MAP_RX_ASK);
 	else if (shutdown(st->fd, SHUT_WR))
 		err(1, "shutdown");
 }
 
 void stream_close(struct stream *st)
 {
-	if (st->mem)
-		mem_close(st->mem);
+	if (st->mem) {
+		stream_end(st);
+		l5_native_unmap(st->mem);
+	}
 	l5_unmap(st->lib);
 	if (st->epoll >= 0)
 		close(st->epoll);

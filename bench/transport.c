@@ -12,7 +12,9 @@
 #include <unistd.h>
 #include <netinet/tcp.h>
 
-#include "../uapi/l5.h"
+#include "../userspace/lib/native.h"
+
+#define MEM_RING	(1 << 20)	/* as net.l5.ring_kb */
 
 static const struct transport transports[] = {
 	{ "tcp",	AF_INET, -1, CARRIER_SOCKET },
@@ -23,6 +25,8 @@ static const struct transport transports[] = {
 	{ "mem",	AF_UNSPEC, -1, CARRIER_MEM },
 	{ NULL }
 };
+
+struct l5_native *transport_mem;
 
 const struct setup setup_default = {
 	.transport = &transports[0],
@@ -105,8 +109,10 @@ int transport_listen(const struct setup *s, struct address *where)
 
 	memset(where, 0, sizeof(*where));
 	if (s->transport->carrier == CARRIER_MEM) {
-		where->mem = mem_create(s);
-		return dup(where->mem);
+		transport_mem = l5_native_new(s->buffer ?: MEM_RING);
+		if (!transport_mem)
+			err(1, "memfd");
+		return dup(transport_mem->fd);
 	}
 	fd = open_socket(s);
 	where->sa.sa_family = s->transport->family;
@@ -131,7 +137,7 @@ int transport_connect(const struct setup *s, const struct address *where)
 	int fd;
 
 	if (s->transport->carrier == CARRIER_MEM)
-		return dup(where->mem);
+		return dup(transport_mem->fd);
 	fd = open_socket(s);
 	if (connect(fd, &where->sa, where->len))
 		err(1, "connect");
