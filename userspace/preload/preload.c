@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * libl5preload.so: a program's stream sockets become AF_L5 sockets.
+ * A program's stream sockets become AF_L5 sockets. This file alone is
+ * libl5socket.so, for l5run --mode=socket; with all the others, in L5_FULL, it
+ * is libl5preload.so.
  *
  * Only socket() is redirected: what it returns is a real socket, so all the
  * rest is the kernel's. getsockopt() and setsockopt() are here because the
  * kernel handles SOL_SOCKET before it asks a family, so that only we can give
  * SO_DOMAIN and SO_PROTOCOL the answer of a TCP socket, and bring the few
  * options to the bootstrap that the kernel keeps from other families.
+ *
+ * In full mode the sockets' rings are mapped once they are used enough, and
+ * bytes move without system calls: fdtab.h has the plan.
  *
  * socket() may be called from a signal handler, from a constructor that runs
  * before ours, in a vfork() child and by many threads. So nothing here
@@ -28,11 +33,19 @@
 
 #include "../lib/l5_env.h"
 #include "../lib/l5_family.h"
+#ifdef L5_FULL
+#include "fdtab.h"
+#include "policy.h"
+#include "real.h"
+#include "say.h"
+#endif
 
 /* A 32-bit libc translates times in getsockopt(), which we would bypass. */
 static_assert(sizeof(long) == 8, "only for 64-bit systems");
 
+#ifndef EXPORT
 #define EXPORT __attribute__((visibility("default")))
+#endif
 
 enum {
 	FAMILY_UNKNOWN,
@@ -87,8 +100,28 @@ static void read_env(void)
 	spin_us = parse_us(getenv(L5_ENV_SPIN));
 	s = getenv(L5_ENV_DEBUG);
 	debug = s && *s && strcmp(s, "0");
+#ifdef L5_FULL
+	say_wanted = debug;
+	policy_read();
+	if (!policy_redirects())
+		wanted = 0;
+#endif
 	atomic_store(&env_read, 1);
 }
+
+#ifdef L5_FULL
+/* Short connections do not pay for a mapping. */
+#define MAP_AFTER	16
+
+static int map_after(void)
+{
+	int n = parse_us(getenv(L5_ENV_MAP));
+
+	if (!policy_maps())
+		return -1;
+	return n < 0 ? MAP_AFTER : n;
+}
+#endif
 
 /*
  * Early, because later the program may have left for a place without sysfs:
@@ -101,6 +134,34 @@ __attribute__((constructor)) static void start(void)
 	read_env();
 	if (loaded > 0)
 		family = loaded;
+#ifdef L5_FULL
+	real_find();
+	fd_start(map_after());
+#endif
+}
+
+/* What socket() returns, or setsockopt() did, is for the table too. */
+static int made(int fd, int other)
+{
+#ifdef L5_FULL
+	if (fd >= 0)
+		fd_made(fd, other);
+#else
+	(void)other;
+#endif
+	return fd;
+}
+
+static void changed(int fd, int level, int name)
+{
+#ifdef L5_FULL
+	if (level == SOL_SOCKET && name == SO_RCVLOWAT)
+		fd_flag(fd, SOCK_PLAIN, 1);
+#else
+	(void)fd;
+	(void)level;
+	(void)name;
+#endif
 }
 
 /* Say once why plain sockets are used. */
@@ -206,9 +267,10 @@ EXPORT int socket(int af, int type, int protocol)
 		fd = l5_socket(type, l5proto);
 		errno = saved;
 		if (fd >= 0)
-			return fd;
+			return made(fd, 0);
 	}
-	return syscall(SYS_socket, af, type, protocol);
+	/* a program that knows AF_L5 may ask for it itself */
+	return made(syscall(SYS_socket, af, type, protocol), af != family);
 }
 
 static int get_int(int fd, int name, int *value)
@@ -262,12 +324,15 @@ static int for_bootstrap(int name)
 EXPORT int setsockopt(int fd, int level, int name, const void *value,
 		      socklen_t len)
 {
-	int saved = errno;
+	int saved = errno, ret;
 
 	if (level == SOL_SOCKET && for_bootstrap(name)) {
 		if (is_l5(fd))
 			level = SOL_L5_SOCKET;
 		errno = saved;
 	}
-	return syscall(SYS_setsockopt, fd, level, name, value, len);
+	ret = syscall(SYS_setsockopt, fd, level, name, value, len);
+	if (!ret)
+		changed(fd, level, name);
+	return ret;
 }

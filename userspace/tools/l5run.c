@@ -20,6 +20,7 @@
 
 #include "../lib/l5_env.h"
 #include "../lib/l5_family.h"
+#include "../preload/rules.h"
 
 /* As env(1), nice(1), timeout(1): ours, found but not run, not found. */
 enum {
@@ -43,6 +44,7 @@ enum {
 	OPT_ONLY,
 	OPT_SPIN,
 	OPT_REQUIRE,
+	OPT_CONFIG,
 };
 
 struct settings {
@@ -50,7 +52,9 @@ struct settings {
 	bool with_unix;
 	bool require;
 	bool debug;
+	bool socket_mode;
 	const char *spin;
+	const char *config;
 	char **program;
 };
 
@@ -60,7 +64,10 @@ static const struct argp_option options[] = {
 	  "only these sockets: inet, inet6, unix, separated by commas (default: inet,inet6)",
 	  0 },
 	{ "mode", OPT_MODE, "MODE", 0,
-	  "how: socket (default) changes the family, the rest is the kernel's",
+	  "how: full (default) moves bytes without system calls; socket changes the family, the rest is the kernel's",
+	  0 },
+	{ "config", OPT_CONFIG, "FILE", 0,
+	  "which sockets of which programs, instead of ~/.config/l5.conf and /etc/l5.conf",
 	  0 },
 	{ "spin", OPT_SPIN, "US", 0,
 	  "a blocking receive looks at the ring for US microseconds before it sleeps",
@@ -69,7 +76,7 @@ static const struct argp_option options[] = {
 	  "fail if the kernel has no AF_L5, instead of running the program on plain sockets",
 	  0 },
 	{ "verbose", 'v', NULL, 0,
-	  "say on stderr what could not be redirected",
+	  "say on stderr what could not be redirected, and which sockets are mapped",
 	  0 },
 	{ "debug", 'v', NULL, OPTION_ALIAS, NULL, 0 },
 	{ 0 }
@@ -117,8 +124,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		s->with_unix = true;
 		return 0;
 	case OPT_MODE:
-		if (strcmp(arg, "socket"))
+		s->socket_mode = !strcmp(arg, "socket");
+		if (!s->socket_mode && strcmp(arg, "full"))
 			argp_error(state, "--mode: no mode called '%s'", arg);
+		return 0;
+	case OPT_CONFIG:
+		s->config = arg;
 		return 0;
 	case OPT_ONLY:
 		s->sockets = parse_only(state, arg);
@@ -168,11 +179,9 @@ static void set_env(const char *name, const char *value)
  * The library lies beside us in the build tree, in ../lib when installed:
  * relative to where we really are, so that a moved installation works.
  */
-static char *find_preload(void)
+static char *find_preload(const char *name)
 {
-	static const char *const places[] = {
-		L5_PRELOAD_NAME, "../lib/" L5_PRELOAD_NAME, NULL,
-	};
+	static const char *const places[] = { "", "../lib/", NULL };
 	char self[PATH_MAX], *dir, *path, *real;
 	ssize_t n;
 	int i;
@@ -183,7 +192,7 @@ static char *find_preload(void)
 	self[n] = '\0';
 	dir = dirname(self);
 	for (i = 0; places[i]; i++) {
-		if (asprintf(&path, "%s/%s", dir, places[i]) < 0)
+		if (asprintf(&path, "%s/%s%s", dir, places[i], name) < 0)
 			err(EXIT_SELF, NULL);
 		real = realpath(path, NULL);
 		free(path);
@@ -196,17 +205,17 @@ static char *find_preload(void)
 			     real);
 		return real;
 	}
-	errx(EXIT_SELF, "cannot find %s near %s", L5_PRELOAD_NAME, dir);
+	errx(EXIT_SELF, "cannot find %s near %s", name, dir);
 }
 
 /*
  * Ours comes last: another library that wraps socket() then wraps ours, and
  * one that insists on being first is.
  */
-static void set_preload(void)
+static void set_preload(const char *name)
 {
 	const char *before = getenv("LD_PRELOAD");
-	char *lib = find_preload(), *value;
+	char *lib = find_preload(name), *value;
 
 	if (before && *before) {
 		if (asprintf(&value, "%s:%s", before, lib) < 0)
@@ -229,6 +238,67 @@ static void set_sockets(unsigned int set)
 			strcat(value, l5_sockets[i].name);
 		}
 	set_env(L5_ENV_SOCKETS, value);
+}
+
+/* Say what is wrong in a file of rules. Returns the number of bad lines. */
+static int check_config(const char *path, FILE *f)
+{
+	struct l5_rule rule;
+	const char *error;
+	char *line = NULL;
+	int number = 0, bad = 0;
+	size_t size = 0;
+	ssize_t n;
+
+	while ((n = getline(&line, &size, f)) >= 0) {
+		number++;
+		if (n && line[n - 1] == '\n')
+			n--;
+		error = l5_rule_parse(line, n, &rule);
+		if (!error || !*error)
+			continue;
+		warnx("%s:%d: %s", path, number, error);
+		bad++;
+	}
+	free(line);
+	return bad;
+}
+
+/* The file that was named has to be right, the others are only warned about. */
+static void check_configs(const char *config)
+{
+	const char *home = getenv("HOME"), *named = config;
+	char *paths[2] = { NULL, NULL }, *full;
+	FILE *f;
+	int i;
+
+	if (!named)
+		named = getenv(L5_ENV_CONF);
+	if (named && *named) {
+		f = fopen(named, "re");
+		if (!f)
+			err(EXIT_SELF, "%s", named);
+		if (check_config(named, f))
+			exit(EXIT_SELF);
+		fclose(f);
+		/* the program may go elsewhere */
+		full = realpath(named, NULL);
+		if (full)
+			set_env(L5_ENV_CONF, full);
+		free(full);
+		return;
+	}
+	if (home && *home && asprintf(&paths[0], "%s" L5_CONF_HOME, home) < 0)
+		err(EXIT_SELF, NULL);
+	paths[1] = strdup(L5_CONF_ETC);
+	for (i = 0; i < 2; i++) {
+		f = paths[i] ? fopen(paths[i], "re") : NULL;
+		if (f) {
+			check_config(paths[i], f);
+			fclose(f);
+		}
+		free(paths[i]);
+	}
 }
 
 /* Not only a number in sysfs: a socket that says that it is one. */
@@ -363,12 +433,14 @@ int main(int argc, char **argv)
 		err(EXIT_SELF, "the kernel gives no AF_L5 socket");
 	warn_if_not_preloadable(s.program[0]);
 
+	check_configs(s.config);
+	set_env(L5_ENV_MODE, s.socket_mode ? "socket" : "full");
 	set_sockets(s.sockets);
 	if (s.spin)
 		set_env(L5_ENV_SPIN, s.spin);
 	if (s.debug)
 		set_env(L5_ENV_DEBUG, "1");
-	set_preload();
+	set_preload(s.socket_mode ? L5_SOCKET_NAME : L5_PRELOAD_NAME);
 
 	execvp(s.program[0], s.program);
 	error = errno;

@@ -1,0 +1,1007 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * epoll: what is ready in user space.
+ *
+ * The kernel's set is complete at all times and does what it always does: every
+ * epoll_ctl() goes there first, and it is never told anything that the program
+ * did not say. Here is only a shortcut to some of its answers. A registration
+ * is remembered as "reg" if it is plain: level- or edge-triggered, of a socket
+ * that is mapped by now, the first one of its descriptor. All others are left
+ * to the kernel: EPOLLONESHOT, EPOLLEXCLUSIVE, EPOLLWAKEUP, sets within sets,
+ * further sets of the same descriptor, sets that another process has or that
+ * have two descriptors, sockets whose state page is not clean.
+ *
+ * The shortcut looks at the sockets that are hot, those that lately had
+ * events. They become hot when the kernel reports them. If none is, epoll_wait()
+ * costs one load more than without us.
+ *
+ * No arming is needed before the kernel sleeps. Its ->poll arms whenever it
+ * looks, only a doorbell clears, and every doorbell puts the item on the
+ * set's list of ready ones, which is looked at before epoll_wait() sleeps. So
+ * every item is armed, or on the list, whatever we deliver (E, F and G of
+ * l5_ring.h; the tests of the kernel's own epoll rest on the same).
+ *
+ * Level-triggered: ready is ready, however often it is said. Edge-triggered: an
+ * edge is a new tail of the peer's. It is said once, here or by the kernel: the
+ * kernel's report of a tail that was already delivered is dropped, if nothing
+ * but data and room can be its reason and the ring cannot have been full since.
+ *
+ * Nothing starves. The kernel is asked, without waiting, when it was not asked
+ * for a while, from 50 us, if that brings news of descriptors that are not
+ * mapped, to 500 us; it always is before epoll_wait() returns nothing. Who is
+ * looked at first changes with each look.
+ *
+ * A lock a set, which nobody waits for but epoll_ctl(): who finds it taken goes
+ * to the kernel. The handler of a signal that finds its own thread has it ends
+ * the shortcut for that set.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "epoll.h"
+#include "fdtab.h"
+#include "real.h"
+
+#define NS		1000000000ull
+
+#define IN_EVENTS	(EPOLLIN | EPOLLRDNORM)
+#define OUT_EVENTS	(EPOLLOUT | EPOLLWRNORM)
+/* Those that a healthy ring never has, and how to report. */
+#define QUIET_EVENTS	(EPOLLPRI | EPOLLRDBAND | EPOLLRDHUP | EPOLLERR | \
+			 EPOLLHUP | EPOLLET)
+#define PLAIN_EVENTS	(IN_EVENTS | OUT_EVENTS | QUIET_EVENTS)
+
+#define ASK_MIN		(50 * 1000ull)
+#define ASK_MAX		(500 * 1000ull)
+/* No event for so long, and it is not hot any more. */
+#define COLD		(10 * 1000 * 1000ull)
+/* No edge was delivered yet, or it is to be delivered again. */
+#define NO_TAIL		(~0ull)
+
+enum {
+	HOT_MAX = 128,
+	HASH_MIN = 512,
+	SHARED_MAX = 1024,
+	POOL_BYTES = 65536,
+};
+
+/**
+ * struct reg - a registration
+ * @ep: the set
+ * @next: of the same bucket, or among the free ones
+ * @fd: what is registered
+ * @events: for what
+ * @data: the user's
+ * @dead: the descriptor is closed
+ * @hot: it is in the set's list
+ * @tail: the peer's position when data was last delivered
+ * @head: how far the peer had read then
+ * @last: when it last had an event
+ */
+struct reg {
+	struct ep *ep;
+	struct reg *next;
+	int fd;
+	uint32_t events;
+	uint64_t data;
+	atomic_bool dead;
+	bool hot;
+	uint64_t tail;
+	uint64_t head;
+	uint64_t last;
+};
+
+/**
+ * struct ep - a set
+ * @busy: the thread that has its lock
+ * @wanted: threads that want it
+ * @gen: counts the sets that had this memory
+ * @fd: its descriptor, -1 if it is closed
+ * @off: leave everything to the kernel
+ * @shared: a word that a child of fork() sets if it changes the set
+ * @bucket: regs by their data
+ * @mask: number of buckets - 1
+ * @regs: how many there are
+ * @corpses: of them are dead
+ * @hot: those to look at
+ * @hots: how many
+ * @turn: where to begin
+ * @asked: when the kernel was last asked
+ * @ask: how long that is enough
+ * @news: a hot one has something that the kernel is to say
+ * @adapts: @adapt is initialised, which it can only be when there are maps
+ * @inherited: from a parent, and not to be used again
+ * @adapt: how long to look before sleeping
+ * @next: among the free ones
+ * @all: of all that ever were
+ */
+struct ep {
+	atomic_int busy;
+	atomic_int wanted;
+	atomic_uint gen;
+	atomic_int fd;
+	atomic_bool off;
+	atomic_int *shared;
+	struct reg **bucket;
+	unsigned int mask;
+	unsigned int regs;
+	atomic_uint corpses;
+	struct reg *hot[HOT_MAX];
+	atomic_uint hots;
+	unsigned int turn;
+	uint64_t asked;
+	uint64_t ask;
+	bool news;
+	bool adapts;
+	bool inherited;
+	struct l5_adapt adapt;
+	struct ep *next;
+	struct ep *all;
+} __attribute__((aligned(64)));
+
+/* Memory, all of one lock that is only ever tried. */
+static atomic_flag pools_busy = ATOMIC_FLAG_INIT;
+static struct reg *reg_pool;
+static struct ep *ep_pool;
+static _Atomic(struct ep *) all;
+
+/* Shared with children: a word a set. */
+static atomic_int *shared_words;
+static unsigned int shared_n;
+
+static void *more(size_t len, int flags)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       flags | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static int gettid_(void)
+{
+	return syscall(SYS_gettid);
+}
+
+/* Locks */
+
+static bool ep_trylock(struct ep *ep)
+{
+	int nobody = 0;
+
+	return atomic_compare_exchange_strong_explicit(&ep->busy, &nobody, 1,
+						       memory_order_acquire,
+						       memory_order_relaxed);
+}
+
+static void ep_clear(struct ep *ep);
+
+static void ep_unlock(struct ep *ep)
+{
+	atomic_store_explicit(&ep->busy, 0, memory_order_seq_cst);
+	/* closed meanwhile, and whoever did it found it taken */
+	if (l5_unlikely(atomic_load(&ep->fd) < 0 && ep->bucket) &&
+	    ep_trylock(ep))
+		ep_clear(ep);
+}
+
+/* For epoll_ctl(): false if it is this thread that has it. */
+static bool ep_lock(struct ep *ep)
+{
+	int tid = gettid_(), nobody, i;
+
+	atomic_fetch_add(&ep->wanted, 1);
+	for (i = 0;; i++) {
+		nobody = 0;
+		if (atomic_compare_exchange_strong(&ep->busy, &nobody, tid))
+			break;
+		/*
+		 * Who looks does not say who it is, lest each look ask for
+		 * its number: then wait long enough to be sure.
+		 */
+		if (nobody == tid || i > 100000) {
+			atomic_store(&ep->off, true);
+			atomic_fetch_sub(&ep->wanted, 1);
+			return false;
+		}
+		syscall(SYS_sched_yield);
+	}
+	atomic_fetch_sub(&ep->wanted, 1);
+	return true;
+}
+
+static bool ep_off(struct ep *ep)
+{
+	return atomic_load_explicit(&ep->off, memory_order_relaxed) ||
+	       (ep->shared && atomic_load_explicit(ep->shared,
+						   memory_order_relaxed));
+}
+
+/* Memory */
+
+static struct reg *reg_new(void)
+{
+	struct reg *r;
+	size_t i;
+
+	if (atomic_flag_test_and_set(&pools_busy))
+		return NULL;
+	if (!reg_pool) {
+		r = more(POOL_BYTES, MAP_PRIVATE);
+		for (i = 0; r && i < POOL_BYTES / sizeof(*r); i++) {
+			r[i].next = reg_pool;
+			reg_pool = &r[i];
+		}
+	}
+	r = reg_pool;
+	if (r)
+		reg_pool = r->next;
+	atomic_flag_clear(&pools_busy);
+	return r;
+}
+
+static void reg_free(struct reg *r)
+{
+	/* a leak is better than to wait in a handler */
+	if (atomic_flag_test_and_set(&pools_busy))
+		return;
+	r->next = reg_pool;
+	reg_pool = r;
+	atomic_flag_clear(&pools_busy);
+}
+
+static struct ep *ep_new(int fd)
+{
+	struct ep *ep;
+	size_t i;
+
+	if (atomic_flag_test_and_set(&pools_busy))
+		return NULL;
+	if (!shared_words)
+		shared_words = more(SHARED_MAX * sizeof(*shared_words),
+				    MAP_SHARED);
+	if (!ep_pool) {
+		ep = more(POOL_BYTES, MAP_PRIVATE);
+		for (i = 0; ep && i < POOL_BYTES / sizeof(*ep); i++) {
+			ep[i].next = ep_pool;
+			ep_pool = &ep[i];
+			if (shared_words && shared_n < SHARED_MAX)
+				ep[i].shared = &shared_words[shared_n++];
+			atomic_init(&ep[i].fd, -1);
+			ep[i].all = atomic_load(&all);
+			atomic_store(&all, &ep[i]);
+		}
+	}
+	ep = ep_pool;
+	if (ep)
+		ep_pool = ep->next;
+	atomic_flag_clear(&pools_busy);
+	if (!ep)
+		return NULL;
+	if (!ep->bucket) {
+		ep->bucket = more(HASH_MIN * sizeof(*ep->bucket), MAP_PRIVATE);
+		ep->mask = HASH_MIN - 1;
+	}
+	if (!ep->bucket)
+		return NULL;
+	atomic_store(&ep->off, !ep->shared);
+	if (ep->shared)
+		atomic_store(ep->shared, 0);
+	ep->ask = ASK_MIN;
+	ep->asked = 0;
+	ep->adapts = false;
+	atomic_fetch_add(&ep->gen, 1);
+	atomic_store(&ep->fd, fd);
+	return ep;
+}
+
+/* Buckets */
+
+static struct reg **bucket_of(struct ep *ep, uint64_t data)
+{
+	return &ep->bucket[(data * 0x9e3779b97f4a7c15ull >> 32) & ep->mask];
+}
+
+static void rehash(struct ep *ep)
+{
+	unsigned int n = ep->mask + 1, i;
+	struct reg **old = ep->bucket, *r, *next, **b;
+	struct reg **new = more(4ul * n * sizeof(*new), MAP_PRIVATE);
+
+	if (!new)
+		return;
+	ep->bucket = new;
+	ep->mask = 4 * n - 1;
+	for (i = 0; i < n; i++) {
+		for (r = old[i]; r; r = next) {
+			next = r->next;
+			b = bucket_of(ep, r->data);
+			r->next = *b;
+			*b = r;
+		}
+	}
+	munmap(old, n * sizeof(*old));
+}
+
+static void reg_hash(struct ep *ep, struct reg *r)
+{
+	struct reg **b;
+
+	if (ep->regs++ > 2 * ep->mask)
+		rehash(ep);
+	b = bucket_of(ep, r->data);
+	r->next = *b;
+	*b = r;
+}
+
+static void reg_unhash(struct ep *ep, struct reg *r)
+{
+	struct reg **b = bucket_of(ep, r->data);
+
+	while (*b && *b != r)
+		b = &(*b)->next;
+	if (*b) {
+		*b = r->next;
+		ep->regs--;
+	}
+}
+
+static void hot_remove(struct ep *ep, unsigned int i)
+{
+	unsigned int n = atomic_load_explicit(&ep->hots, memory_order_relaxed);
+
+	ep->hot[i]->hot = false;
+	ep->hot[i] = ep->hot[--n];
+	atomic_store_explicit(&ep->hots, n, memory_order_relaxed);
+}
+
+static void reg_cool(struct ep *ep, struct reg *r)
+{
+	unsigned int i;
+
+	for (i = 0; r->hot && i < ep->hots; i++)
+		if (ep->hot[i] == r)
+			hot_remove(ep, i);
+}
+
+static void reg_drop(struct ep *ep, struct reg *r)
+{
+	reg_cool(ep, r);
+	reg_unhash(ep, r);
+	reg_free(r);
+}
+
+/* Bury the dead, once they are many. */
+static void ep_sweep(struct ep *ep)
+{
+	struct reg **b, *r;
+	unsigned int i;
+
+	if (l5_likely(atomic_load_explicit(&ep->corpses,
+					   memory_order_relaxed) <=
+		      64 + ep->regs / 2))
+		return;
+	atomic_store(&ep->corpses, 0);
+	for (i = 0; i <= ep->mask; i++) {
+		for (b = &ep->bucket[i]; *b;) {
+			r = *b;
+			if (!atomic_load(&r->dead)) {
+				b = &r->next;
+				continue;
+			}
+			reg_cool(ep, r);
+			*b = r->next;
+			ep->regs--;
+			reg_free(r);
+		}
+	}
+}
+
+/* The set is closed, its lock ours: it becomes free. */
+static void ep_clear(struct ep *ep)
+{
+	struct fd_entry *e;
+	struct reg *r, *mine;
+	unsigned int i;
+
+	for (i = 0; ep->bucket && i <= ep->mask; i++) {
+		while ((r = ep->bucket[i])) {
+			ep->bucket[i] = r->next;
+			e = fd_entry(r->fd);
+			mine = r;
+			/* whoever closes it has it: it dies alone, and leaks */
+			if (atomic_load(&r->dead) ||
+			    (e && atomic_compare_exchange_strong(&e->reg,
+								 &mine, NULL)))
+				reg_free(r);
+		}
+	}
+	if (ep->bucket)
+		munmap(ep->bucket, (ep->mask + 1) * sizeof(*ep->bucket));
+	ep->bucket = NULL;
+	ep->regs = 0;
+	atomic_store(&ep->hots, 0);
+	atomic_store(&ep->corpses, 0);
+	atomic_store(&ep->busy, 0);
+	if (ep->inherited || atomic_flag_test_and_set(&pools_busy))
+		return;
+	ep->next = ep_pool;
+	ep_pool = ep;
+	atomic_flag_clear(&pools_busy);
+}
+
+/* What the table of descriptors says */
+
+void reg_dead(struct reg *r)
+{
+	struct ep *ep = r->ep;
+
+	atomic_fetch_add(&ep->corpses, 1);
+	atomic_store(&r->dead, true);
+}
+
+void ep_put(struct ep *ep)
+{
+	atomic_store(&ep->fd, -1);
+	if (ep_trylock(ep))
+		ep_clear(ep);
+}
+
+void ep_shared(struct ep *ep)
+{
+	atomic_store(&ep->off, true);
+}
+
+void ep_before_fork(void)
+{
+}
+
+/*
+ * The set is the parent's too. It is left to the kernel here, and if it is
+ * changed here, there.
+ */
+void ep_forget_parent(void)
+{
+	struct ep *ep;
+
+	atomic_flag_clear(&pools_busy);
+	for (ep = atomic_load(&all); ep; ep = ep->all) {
+		atomic_store(&ep->busy, 0);
+		atomic_store(&ep->wanted, 0);
+		atomic_store(&ep->off, true);
+		ep->inherited = true;
+		if (atomic_load(&ep->fd) < 0)
+			continue;
+		/* what was registered belongs to the parent's sockets */
+		atomic_store(&ep->hots, 0);
+		ep->regs = 0;
+		if (ep->bucket)
+			memset(ep->bucket, 0,
+			       (ep->mask + 1) * sizeof(*ep->bucket));
+	}
+	/* new sets here are not to share words with those of the parent */
+	shared_words = NULL;
+	shared_n = 0;
+	ep_pool = NULL;
+}
+
+/* Registrations */
+
+static void ctl_add(struct ep *ep, int fd, const struct epoll_event *ev)
+{
+	struct fd_entry *e = fd_entry_make(fd);
+	struct reg *r, *none = NULL;
+
+	if (fd_ep(fd))
+		ep_shared(fd_ep(fd));
+	if (!e || fd_word(fd) == FD_OTHER || fd_ep(fd) ||
+	    ev->events & ~PLAIN_EVENTS || atomic_load(&e->reg))
+		return;
+	r = reg_new();
+	if (!r)
+		return;
+	*r = (struct reg){
+		.ep = ep, .fd = fd, .events = ev->events,
+		.data = ev->data.u64, .tail = NO_TAIL,
+	};
+	if (!ep_lock(ep)) {
+		reg_free(r);
+		return;
+	}
+	ep_sweep(ep);
+	/* hashed first: who closes the descriptor may kill it at once */
+	reg_hash(ep, r);
+	if (!atomic_compare_exchange_strong(&e->reg, &none, r))
+		reg_drop(ep, r);
+	ep_unlock(ep);
+}
+
+/* With @ev: changed; without: removed. */
+static void ctl_change(struct ep *ep, int fd, const struct epoll_event *ev)
+{
+	struct fd_entry *e = fd_entry(fd);
+	struct reg *r;
+
+	if (!e || !atomic_load(&e->reg))
+		return;
+	if (!ep_lock(ep))
+		return;
+	r = atomic_load(&e->reg);
+	if (!r || r->ep != ep)
+		goto out;
+	if (ev && !(ev->events & ~PLAIN_EVENTS)) {
+		if (r->data != ev->data.u64) {
+			reg_unhash(ep, r);
+			r->data = ev->data.u64;
+			reg_hash(ep, r);
+		}
+		r->events = ev->events;
+		/* said again, if it is still true */
+		r->tail = NO_TAIL;
+	} else if (atomic_compare_exchange_strong(&e->reg, &r, NULL)) {
+		reg_drop(ep, r);
+	}
+out:
+	ep_unlock(ep);
+}
+
+EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	int ret = syscall(SYS_epoll_ctl, epfd, op, fd, ev), saved = errno;
+	struct ep *ep = fd_ep(epfd);
+
+	if (!ep) {
+		/* a set of ours within one that we do not know */
+		if (!ret && op == EPOLL_CTL_ADD && fd_ep(fd))
+			ep_shared(fd_ep(fd));
+		return ret;
+	}
+	if (ret && op != EPOLL_CTL_DEL)
+		return ret;
+	if (!fd_ours() || ep_off(ep)) {
+		/* the parent, whose memory it is not, is to know */
+		if (ep->shared)
+			atomic_store(ep->shared, 1);
+	} else if (op == EPOLL_CTL_ADD) {
+		ctl_add(ep, fd, ev);
+	} else {
+		ctl_change(ep, fd, op == EPOLL_CTL_MOD ? ev : NULL);
+	}
+	errno = saved;
+	return ret;
+}
+
+static int created(int fd)
+{
+	int saved = errno;
+	struct ep *ep;
+
+	if (fd < 0)
+		return fd;
+	fd_new(fd);
+	ep = fd_ours() ? ep_new(fd) : NULL;
+	if (ep)
+		fd_set_ep(fd, ep);
+	errno = saved;
+	return fd;
+}
+
+EXPORT int epoll_create1(int flags)
+{
+	return created(syscall(SYS_epoll_create1, flags));
+}
+
+EXPORT int epoll_create(int size)
+{
+	if (size <= 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	return epoll_create1(0);
+}
+
+/* Waiting */
+
+/**
+ * struct wait - a call
+ * @epfd: as its caller gave it
+ * @ev: likewise
+ * @max: likewise
+ * @set: likewise, if @masked
+ * @masked: it is epoll_pwait()
+ * @precise: it is epoll_pwait2(), and has a timespec
+ * @forever: there is no time-out
+ * @ns: else this
+ */
+struct wait {
+	int epfd;
+	struct epoll_event *ev;
+	int max;
+	const sigset_t *set;
+	bool masked;
+	bool precise;
+	bool forever;
+	uint64_t ns;
+};
+
+/* The system call, with as much of the time-out as is left. */
+static int kernel_wait(const struct wait *w, bool now, uint64_t start)
+{
+	struct timespec t;
+	uint64_t ns = w->ns, gone;
+	int ms;
+
+	if (now) {
+		ns = 0;
+	} else if (!w->forever && ns && start) {
+		gone = l5_map_now() - start;
+		ns = gone < ns ? ns - gone : 0;
+	}
+	if (w->precise) {
+		t = (struct timespec){ ns / NS, ns % NS };
+		return real.epoll_pwait2(w->epfd, w->ev, w->max,
+					 w->forever && !now ? NULL : &t,
+					 w->set);
+	}
+	ms = w->forever && !now ? -1 : (int)((ns + 999999) / 1000000);
+	if (w->masked)
+		return real.epoll_pwait(w->epfd, w->ev, w->max, ms, w->set);
+	return real.epoll_wait(w->epfd, w->ev, w->max, ms);
+}
+
+/* What to tell of one socket now: 0 nothing. @s is in use and clean. */
+static uint32_t reg_events(const struct reg *r, const struct sock *s)
+{
+	uint32_t got = 0;
+
+	if (r->events & IN_EVENTS && l5_map_readable(s->map))
+		got = r->events & IN_EVENTS;
+	if (r->events & EPOLLET &&
+	    (!got || l5_load(&s->map->peer->tx_tail) == r->tail))
+		return 0;
+	if (r->events & OUT_EVENTS && l5_map_writable(s->map))
+		got |= r->events & OUT_EVENTS;
+	return got;
+}
+
+/* Is any of the hot ones worth going on for? */
+static bool hot_ready(const void *arg)
+{
+	const struct ep *ep = arg;
+	unsigned int n = atomic_load_explicit(&ep->hots, memory_order_relaxed);
+	unsigned int i;
+	struct sock *s;
+	bool ready;
+
+	for (i = 0; i < n; i++) {
+		s = sock_look(ep->hot[i]->fd);
+		if (!s)
+			continue;
+		ready = !sock_clean(s) || reg_events(ep->hot[i], s);
+		sock_done();
+		if (ready)
+			return true;
+	}
+	return atomic_load_explicit(&ep->wanted, memory_order_relaxed);
+}
+
+/*
+ * The events of hot sockets; the lock is ours. With @dry they are only counted,
+ * up to one.
+ */
+static int give(struct ep *ep, struct epoll_event *ev, int max, uint64_t now,
+		bool dry)
+{
+	unsigned int i, left = atomic_load(&ep->hots), at = ep->turn;
+	uint32_t got;
+	int n = 0;
+
+	for (; left && n < max; left--) {
+		struct reg *r;
+		struct sock *s;
+
+		if (at >= atomic_load_explicit(&ep->hots,
+					       memory_order_relaxed))
+			at = 0;
+		i = at;
+		r = ep->hot[i];
+		s = atomic_load(&r->dead) ? NULL : sock_look(r->fd);
+		if (!s || !sock_clean(s) || now - r->last > COLD) {
+			/* the kernel's, until it says that it is hot */
+			if (s && !sock_clean(s))
+				ep->news = true;
+			if (s && now - r->last > COLD && reg_events(r, s))
+				ep->news = true;
+			if (s)
+				sock_done();
+			hot_remove(ep, i);
+			continue;
+		}
+		at++;
+		got = reg_events(r, s);
+		if (got && dry) {
+			sock_done();
+			return 1;
+		}
+		if (got) {
+			if (got & IN_EVENTS) {
+				r->tail = l5_load(&s->map->peer->tx_tail);
+				r->head = l5_load(&s->map->peer->rx_head);
+			}
+			r->last = now;
+			ev[n].events = got;
+			ev[n++].data.u64 = r->data;
+		}
+		sock_done();
+	}
+	if (!dry)
+		ep->turn = at;
+	return n;
+}
+
+/* The one registration with this data, or NULL if there are none, or two. */
+static struct reg *reg_by_data(struct ep *ep, uint64_t data)
+{
+	struct reg *r, *found = NULL;
+
+	for (r = *bucket_of(ep, data); r; r = r->next) {
+		if (r->data != data || atomic_load(&r->dead))
+			continue;
+		if (found)
+			return NULL;
+		found = r;
+	}
+	return found;
+}
+
+/*
+ * Is an edge that the kernel reports one that was delivered already? Room is
+ * news only if the ring may have been full since then: the tail does not go
+ * back, and the head that we saw was not further than it is.
+ */
+static bool known_edge(const struct reg *r, const struct sock *s,
+		       uint32_t events)
+{
+	if (!(r->events & EPOLLET) || r->tail == NO_TAIL ||
+	    events & ~(IN_EVENTS | OUT_EVENTS) ||
+	    l5_load(&s->map->peer->tx_tail) != r->tail)
+		return false;
+	return !(events & OUT_EVENTS) ||
+	       l5_load(&s->map->own->tx_tail) - r->head <=
+	       s->map->tx_size / 2;
+}
+
+static void heat(struct ep *ep, struct reg *r, uint64_t now)
+{
+	unsigned int n = atomic_load(&ep->hots), i, idlest = 0;
+
+	r->last = now;
+	if (r->hot)
+		return;
+	if (n == HOT_MAX) {
+		for (i = 1; i < n; i++)
+			if (ep->hot[i]->last < ep->hot[idlest]->last)
+				idlest = i;
+		if (now - ep->hot[idlest]->last < COLD / 10)
+			return;
+		hot_remove(ep, idlest);
+		n--;
+	}
+	r->hot = true;
+	ep->hot[n] = r;
+	atomic_store(&ep->hots, n + 1);
+}
+
+/**
+ * struct took - what the kernel's answer was about
+ * @rings: mapped sockets
+ * @others: anything else
+ */
+struct took {
+	bool rings;
+	bool others;
+};
+
+/*
+ * Look through what the kernel reported: what is mapped becomes hot, edges that
+ * were delivered are dropped. Returns how many events are left.
+ */
+static int take(struct ep *ep, struct epoll_event *ev, int n, struct took *t)
+{
+	uint64_t now = l5_map_now();
+	int i, kept = 0;
+	struct reg *r;
+	struct sock *s;
+	bool drop;
+
+	for (i = 0; i < n; i++) {
+		drop = false;
+		r = reg_by_data(ep, ev[i].data.u64);
+		s = r ? sock_look(r->fd) : NULL;
+		if (s && sock_clean(s)) {
+			drop = known_edge(r, s, ev[i].events);
+			t->rings = true;
+			if (!drop && ev[i].events & IN_EVENTS)
+				r->tail = l5_load(&s->map->peer->tx_tail);
+			if (!drop)
+				r->head = l5_load(&s->map->peer->rx_head);
+			heat(ep, r, now);
+		} else {
+			t->others = true;
+		}
+		if (s)
+			sock_done();
+		if (!drop)
+			ev[kept++] = ev[i];
+	}
+	return kept;
+}
+
+/* After an answer of the kernel's. */
+static int took(struct ep *ep, const struct wait *w, unsigned int gen, int n,
+		struct took *t)
+{
+	*t = (struct took){ false, false };
+	if (!ep_trylock(ep))
+		return n;
+	if (atomic_load(&ep->gen) == gen && atomic_load(&ep->fd) == w->epfd &&
+	    !ep_off(ep)) {
+		ep->news = false;
+		if (!ep->adapts)
+			l5_adapt_init(&ep->adapt);
+		ep->adapts = true;
+		if (n > 0)
+			n = take(ep, w->ev, n, t);
+	}
+	ep_unlock(ep);
+	return n;
+}
+
+/* How long until the kernel is asked again. */
+static void asked(struct ep *ep, const struct took *t)
+{
+	ep->asked = l5_map_now();
+	if (t->others)
+		ep->ask = ASK_MIN;
+	else if (ep->ask < ASK_MAX)
+		ep->ask *= 2;
+}
+
+/*
+ * Events from user space: > 0. Else 0, and @ask says that something is ready
+ * but the kernel is to be asked first, or that it is to be asked anyway.
+ */
+static int try_hot(struct ep *ep, const struct wait *w, bool *ask,
+		   uint64_t *start)
+{
+	bool wait = w->forever || w->ns;
+	uint64_t now;
+	int n = 0;
+
+	*ask = false;
+	if (!atomic_load_explicit(&ep->hots, memory_order_relaxed) ||
+	    !ep_trylock(ep))
+		return 0;
+	now = l5_map_now();
+	if (now - ep->asked >= ep->ask) {
+		*ask = give(ep, w->ev, w->max, now, true) || ep->news;
+	} else {
+		n = give(ep, w->ev, w->max, now, false);
+		*ask = !n && ep->news;
+	}
+	if (!n && !*ask && wait && atomic_load(&ep->hots)) {
+		*start = now;
+		if (l5_adapt_wait(&ep->adapt, hot_ready, ep, start)) {
+			now = l5_map_now();
+			/* nor is who always has to wait to starve others */
+			if (now - ep->asked >= ep->ask)
+				*ask = true;
+			else
+				n = give(ep, w->ev, w->max, now, false);
+			*ask |= !n && ep->news;
+		}
+	}
+	if (ep_off(ep))
+		n = 0;
+	ep_unlock(ep);
+	return n;
+}
+
+static int ep_wait(struct ep *ep, const struct wait *w)
+{
+	unsigned int gen = atomic_load(&ep->gen);
+	uint64_t begun = 0, start;
+	struct took t;
+	bool ask;
+	int n;
+
+	pthread_testcancel();
+	for (;;) {
+		start = 0;
+		n = try_hot(ep, w, &ask, &start);
+		if (n)
+			return n;
+		if (!begun && !w->forever && w->ns)
+			begun = start ? start : l5_map_now();
+		if (!ask && !start)
+			start = l5_map_now();
+		n = kernel_wait(w, ask, begun);
+		if (n < 0)
+			return n;
+		n = took(ep, w, gen, n, &t);
+		asked(ep, &t);
+		if (!ask)
+			l5_adapt_woke(&ep->adapt,
+				      t.rings || !(n || t.others) ? start : 0);
+		if (n)
+			return n;
+		/* nothing, but for edges that were known */
+		if (!ask && !t.rings)
+			return 0;
+		if (!w->forever &&
+		    (!w->ns || l5_map_now() - begun >= w->ns) && !ask)
+			return 0;
+	}
+}
+
+/* As long as nothing is mapped this costs nothing. */
+static struct ep *ep_of(int epfd, const struct epoll_event *ev, int max)
+{
+	struct ep *ep = fd_ep(epfd);
+
+	if (l5_likely(!ep) || !fd_maps() || max <= 0 ||
+	    (uintptr_t)ev < 65536 || fd_forked() || ep_off(ep) || !ep->regs)
+		return NULL;
+	return ep;
+}
+
+EXPORT int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
+{
+	struct wait w = {
+		.epfd = epfd, .ev = ev, .max = max, .forever = ms < 0,
+		.ns = ms < 0 ? 0 : ms * 1000000ull,
+	};
+	struct ep *ep = ep_of(epfd, ev, max);
+
+	if (l5_likely(!ep))
+		return real.epoll_wait(epfd, ev, max, ms);
+	return ep_wait(ep, &w);
+}
+
+EXPORT int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
+		       const sigset_t *set)
+{
+	struct wait w = {
+		.epfd = epfd, .ev = ev, .max = max, .forever = ms < 0,
+		.ns = ms < 0 ? 0 : ms * 1000000ull, .set = set, .masked = true,
+	};
+	struct ep *ep = ep_of(epfd, ev, max);
+
+	if (l5_likely(!ep))
+		return real.epoll_pwait(epfd, ev, max, ms, set);
+	return ep_wait(ep, &w);
+}
+
+EXPORT int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
+			const struct timespec *t, const sigset_t *set)
+{
+	struct wait w = {
+		.epfd = epfd, .ev = ev, .max = max, .forever = !t,
+		.set = set, .masked = true, .precise = true,
+	};
+	struct ep *ep = ep_of(epfd, ev, max);
+
+	if (l5_likely(!ep) ||
+	    (t && (t->tv_sec < 0 || t->tv_sec > 1000000000 ||
+		   t->tv_nsec < 0 || t->tv_nsec >= (long)NS)))
+		return real.epoll_pwait2(epfd, ev, max, t, set);
+	if (t)
+		w.ns = t->tv_sec * NS + t->tv_nsec;
+	return ep_wait(ep, &w);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* epoll: what the table of descriptors has to tell it; see epoll.c. */
+#ifndef L5_EPOLL_H
+#define L5_EPOLL_H
+
+struct ep;
+struct reg;
+
+/**
+ * reg_dead() - a registered descriptor is closed
+ * @r: taken out of the descriptor's entry, so no one else does this
+ */
+void reg_dead(struct reg *r);
+
+/**
+ * ep_put() - the set's descriptor is closed
+ * @ep: the set
+ */
+void ep_put(struct ep *ep);
+
+/**
+ * ep_shared() - the set has another descriptor now, or another process has it
+ * @ep: the set
+ */
+void ep_shared(struct ep *ep);
+
+/**
+ * ep_before_fork() - all sets are about to be shared with a child
+ */
+void ep_before_fork(void);
+
+/**
+ * ep_forget_parent() - in a child of fork(): there are no sets here
+ */
+void ep_forget_parent(void);
+
+#endif /* L5_EPOLL_H */

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Descriptors that are made, copied, changed and closed.
+ *
+ * The table forgets a number before the kernel closes or replaces it, see
+ * fdtab.h. Not wrapped, because what they make is learnt by use: open(), pipe()
+ * and all the others that never make a socket of ours, pidfd_getfd(), and what
+ * is inherited. dup() inside of libc, in posix_spawn() and popen(), is done in a
+ * child that soon is another program.
+ *
+ * O_NONBLOCK is followed here, so that EAGAIN can be answered without asking.
+ * Options that only the kernel can keep, SO_RCVLOWAT and O_ASYNC, leave the
+ * socket to it from then on.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "fdtab.h"
+#include "policy.h"
+#include "real.h"
+
+/* linux/close_range.h, which older systems lack */
+#ifndef CLOSE_RANGE_CLOEXEC
+#define CLOSE_RANGE_CLOEXEC	(1U << 2)
+#endif
+
+int __close(int fd);
+int __dup2(int from, int to);
+int __fcntl(int fd, int cmd, ...);
+
+EXPORT int close(int fd)
+{
+	fd_forget(fd);
+	return real.close(fd);
+}
+
+EXPORT int __close(int fd) __attribute__((alias("close")));
+
+EXPORT int close_range(unsigned int first, unsigned int last, int flags)
+{
+	if (!(flags & CLOSE_RANGE_CLOEXEC))
+		fd_forget_range(first, last);
+	return syscall(SYS_close_range, first, last, flags);
+}
+
+EXPORT void closefrom(int low)
+{
+	fd_forget_range(low > 0 ? low : 0, ~0U);
+	real.closefrom(low);
+}
+
+EXPORT int dup(int from)
+{
+	int to = syscall(SYS_dup, from);
+
+	if (to >= 0)
+		fd_copy(from, to);
+	return to;
+}
+
+EXPORT int dup3(int from, int to, int flags)
+{
+	int ret;
+
+	if (from != to)
+		fd_new(to);
+	ret = syscall(SYS_dup3, from, to, flags);
+	if (ret >= 0)
+		fd_copy(from, to);
+	return ret;
+}
+
+EXPORT int dup2(int from, int to)
+{
+	/* of equals it only says whether there is such a descriptor */
+	if (from == to)
+		return syscall(SYS_fcntl, from, F_GETFD) < 0 ? -1 : to;
+	return dup3(from, to, 0);
+}
+
+EXPORT int __dup2(int from, int to)
+{
+	return dup2(from, to);
+}
+
+EXPORT int fcntl64(int fd, int cmd, ...)
+{
+	va_list ap;
+	long arg;
+	int ret;
+
+	/* whatever it is, it is at most as wide */
+	va_start(ap, cmd);
+	arg = va_arg(ap, long);
+	va_end(ap);
+	ret = real.fcntl64(fd, cmd, arg);
+	if (ret < 0)
+		return ret;
+	switch (cmd) {
+	case F_DUPFD:
+	case F_DUPFD_CLOEXEC:
+		fd_copy(fd, ret);
+		break;
+	case F_SETFL:
+		fd_flag(fd, SOCK_NONBLOCKING, arg & O_NONBLOCK);
+		if (arg & O_ASYNC)
+			fd_flag(fd, SOCK_PLAIN, true);
+		break;
+	}
+	return ret;
+}
+
+EXPORT int fcntl(int fd, int cmd, ...) __attribute__((alias("fcntl64")));
+EXPORT int __fcntl(int fd, int cmd, ...) __attribute__((alias("fcntl64")));
+
+/* FIONREAD and the like are the kernel's, which knows the ring too. */
+EXPORT int ioctl(int fd, unsigned long cmd, ...)
+{
+	va_list ap;
+	void *arg;
+	int ret;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	ret = syscall(SYS_ioctl, fd, cmd, arg);
+	if (ret < 0)
+		return ret;
+	if (cmd == FIONBIO)
+		fd_flag(fd, SOCK_NONBLOCKING, *(int *)arg);
+	else if (cmd == FIOASYNC && *(int *)arg)
+		fd_flag(fd, SOCK_PLAIN, true);
+	return ret;
+}
+
+EXPORT int accept4(int fd, struct sockaddr *sa, socklen_t *len, int flags)
+{
+	int ret = real.accept4(fd, sa, len, flags);
+
+	if (ret >= 0)
+		fd_made(ret, false);
+	return ret;
+}
+
+EXPORT int accept(int fd, struct sockaddr *sa, socklen_t *len)
+{
+	int ret = real.accept(fd, sa, len);
+
+	if (ret >= 0)
+		fd_made(ret, false);
+	return ret;
+}
+
+EXPORT int connect(int fd, const struct sockaddr *sa, socklen_t len)
+{
+	policy_connect(fd, sa, len);
+	return real.connect(fd, sa, len);
+}
+
+EXPORT int listen(int fd, int backlog)
+{
+	policy_listen(fd);
+	return syscall(SYS_listen, fd, backlog);
+}
+
+/*
+ * These close or replace descriptors by libc's own calls, which we do not see.
+ */
+
+EXPORT int fclose(FILE *f)
+{
+	int saved = errno, fd = fileno(f);
+
+	errno = saved;
+	if (fd >= 0)
+		fd_forget(fd);
+	return real.fclose(f);
+}
+
+EXPORT FILE *freopen(const char *path, const char *mode, FILE *f)
+{
+	int saved = errno, fd = fileno(f);
+
+	errno = saved;
+	if (fd >= 0)
+		fd_new(fd);
+	return real.freopen(path, mode, f);
+}
+
+EXPORT FILE *freopen64(const char *path, const char *mode, FILE *f)
+{
+	int saved = errno, fd = fileno(f);
+
+	errno = saved;
+	if (fd >= 0)
+		fd_new(fd);
+	return real.freopen64(path, mode, f);
+}
+
+EXPORT int daemon(int nochdir, int noclose)
+{
+	int fd;
+
+	for (fd = 0; !noclose && fd <= STDERR_FILENO; fd++)
+		fd_new(fd);
+	return real.daemon(nochdir, noclose);
+}

@@ -1,0 +1,704 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the library knows of descriptors: see fdtab.h.
+ *
+ * Most of this may run in a signal handler that interrupted any other part of
+ * it. So there are no locks that anyone waits for: who finds one taken goes
+ * without, that is to the kernel.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "epoll.h"
+#include "fdtab.h"
+#include "policy.h"
+#include "say.h"
+
+#define REGISTER	MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED
+
+enum {
+	NEST = 4,		/* uses that interrupt each other in a thread */
+	POOL_BYTES = 16384,
+};
+
+/**
+ * struct user - a thread's place to publish what it uses
+ * @used: by depth of interruption
+ * @depth: how many of them are in use
+ * @tid: whose it is, 0 nobody's; one whose thread has ended is free too
+ * @next: all of them; never changes
+ */
+struct user {
+	_Atomic(struct sock *) used[NEST];
+	atomic_uint depth;
+	atomic_int tid;
+	struct user *next;
+	char pad[8];
+};
+
+_Atomic(struct fd_entry *) fd_chunks[FD_CHUNKS];
+atomic_uint fd_forks;
+atomic_uint fd_mapped;
+
+static __thread struct user *me __attribute__((tls_model("initial-exec")));
+static _Atomic(struct user *) users;
+static atomic_uint users_n, users_claims, users_scanned;
+
+static atomic_int fd_nolife = 1;
+static atomic_int *life = &fd_nolife;
+const atomic_int *fd_life = &fd_nolife;
+
+static int map_after = -1;
+/* Without membarrier(2) each use has a full barrier. */
+static bool fenced = true;
+
+/* Sockets that nobody finds any more, and memory for new ones. */
+static _Atomic(struct sock *) retired;
+static struct sock *pool;
+static atomic_flag pool_busy = ATOMIC_FLAG_INIT;
+static atomic_flag reaping = ATOMIC_FLAG_INIT;
+static atomic_flag forgetting = ATOMIC_FLAG_INIT;
+
+static int get_int(int fd, int level, int name, int *value)
+{
+	socklen_t len = sizeof(*value);
+
+	return syscall(SYS_getsockopt, fd, level, name, value, &len);
+}
+
+static void *more(size_t len)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* Entries */
+
+struct fd_entry *fd_entry_make(int fd)
+{
+	struct fd_entry *c, *old = NULL;
+	size_t len = FD_CHUNK * sizeof(*c);
+	int saved = errno;
+
+	if (fd < 0 || fd >= FD_CHUNK * FD_CHUNKS)
+		return NULL;
+	c = fd_entry(fd);
+	if (c)
+		return c;
+	c = more(len);
+	errno = saved;
+	if (!c)
+		return NULL;
+	if (!atomic_compare_exchange_strong(&fd_chunks[fd >> FD_CHUNK_BITS],
+					    &old, c)) {
+		munmap(c, len);
+		c = old;
+	}
+	return &c[fd & (FD_CHUNK - 1)];
+}
+
+/* Sockets: memory */
+
+static struct sock *sock_new(void)
+{
+	struct sock *s = NULL;
+	size_t i;
+
+	if (atomic_flag_test_and_set(&pool_busy))
+		return NULL;
+	if (!pool) {
+		s = more(POOL_BYTES);
+		for (i = 0; s && i < POOL_BYTES / sizeof(*s); i++) {
+			s[i].next = pool;
+			pool = &s[i];
+		}
+	}
+	s = pool;
+	if (s)
+		pool = s->next;
+	atomic_flag_clear(&pool_busy);
+	return s;
+}
+
+/* False: try again later. */
+static bool sock_free(struct sock *s)
+{
+	if (atomic_flag_test_and_set(&pool_busy))
+		return false;
+	s->next = pool;
+	pool = s;
+	atomic_flag_clear(&pool_busy);
+	return true;
+}
+
+static void retire(struct sock *s)
+{
+	struct sock *old = atomic_load(&retired);
+
+	do
+		s->next = old;
+	while (!atomic_compare_exchange_weak(&retired, &old, s));
+}
+
+static bool in_use(const struct sock *s)
+{
+	struct user *u;
+	int i;
+
+	for (u = atomic_load(&users); u; u = u->next)
+		for (i = 0; i < NEST; i++)
+			if (atomic_load(&u->used[i]) == s)
+				return true;
+	return false;
+}
+
+/*
+ * Free what was retired and nobody uses. The barrier: a thread has published
+ * what it uses, or will find that it is not in the table any more.
+ */
+static void reap(void)
+{
+	struct sock *s, *next;
+	int saved = errno;
+
+	if (!atomic_load(&retired) || atomic_flag_test_and_set(&reaping))
+		return;
+	s = atomic_exchange(&retired, NULL);
+	if (!fenced &&
+	    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0)) {
+		/* a filter of system calls, perhaps: then nothing is freed */
+		for (; s; s = next) {
+			next = s->next;
+			retire(s);
+		}
+	}
+	/* the look at what is published is not to move up */
+	atomic_thread_fence(memory_order_seq_cst);
+	for (; s; s = next) {
+		next = s->next;
+		if (in_use(s)) {
+			retire(s);
+			continue;
+		}
+		if (s->map)
+			atomic_fetch_sub(&fd_mapped, 1);
+		l5_map_put(s->map);
+		s->map = NULL;
+		if (!sock_free(s))
+			retire(s);
+	}
+	atomic_flag_clear(&reaping);
+	errno = saved;
+}
+
+static void sock_put(struct sock *s)
+{
+	if (atomic_fetch_sub(&s->refs, 1) != 1)
+		return;
+	retire(s);
+	reap();
+}
+
+/* What a word referred to is referred to no more. */
+static void word_put(uintptr_t word)
+{
+	if (fd_is_sock(word))
+		sock_put((struct sock *)word);
+	else if ((word & FD_KIND) == FD_EP)
+		ep_put((struct ep *)(word - FD_EP));
+}
+
+/* Threads */
+
+static bool thread_ended(int tid)
+{
+	return syscall(SYS_tgkill, getpid(), tid, 0) && errno == ESRCH;
+}
+
+static struct user *user_claim_free(int tid, bool ended)
+{
+	struct user *u;
+	int old, i;
+
+	for (u = atomic_load(&users); u; u = u->next) {
+		old = atomic_load(&u->tid);
+		if (old && (!ended || !thread_ended(old)))
+			continue;
+		if (!atomic_compare_exchange_strong(&u->tid, &old, tid))
+			continue;
+		for (i = 0; i < NEST; i++)
+			atomic_store(&u->used[i], NULL);
+		atomic_store(&u->depth, 0);
+		return u;
+	}
+	return NULL;
+}
+
+static struct user *user_more(int tid)
+{
+	unsigned int n = POOL_BYTES / 4 / sizeof(struct user), i;
+	struct user *u = more(POOL_BYTES / 4), *head;
+
+	if (!u)
+		return NULL;
+	atomic_init(&u[0].tid, tid);
+	for (i = 0; i + 1 < n; i++)
+		u[i].next = &u[i + 1];
+	head = atomic_load(&users);
+	do
+		u[n - 1].next = head;
+	while (!atomic_compare_exchange_weak(&users, &head, u));
+	atomic_fetch_add(&users_n, n);
+	return u;
+}
+
+/*
+ * There is no moment when a thread says farewell after its last read(). So its
+ * place is taken back when it is found dead; to look for the dead costs a
+ * system call each, and is done so rarely that a new thread pays for two.
+ */
+static struct user *user_claim(void)
+{
+	int tid = syscall(SYS_gettid), saved = errno;
+	struct user *u = user_claim_free(tid, false);
+	unsigned int claims = atomic_fetch_add(&users_claims, 1);
+
+	if (!u && claims - atomic_load(&users_scanned) >=
+		  atomic_load(&users_n) / 2) {
+		atomic_store(&users_scanned, claims);
+		u = user_claim_free(tid, true);
+	}
+	if (!u)
+		u = user_more(tid);
+	errno = saved;
+	me = u;
+	return u;
+}
+
+/* Learning about sockets */
+
+static const char *reason_of(int fd)
+{
+	static const char *const text[L5_REASON_MAX] = {
+#define REASON_TEXT(code, name, meaning) [L5_REASON_##code] = meaning,
+		L5_REASONS(REASON_TEXT)
+#undef REASON_TEXT
+	};
+	int reason;
+
+	if (get_int(fd, SOL_L5, L5_REASON, &reason) || reason < 0 ||
+	    reason >= L5_REASON_MAX)
+		return "?";
+	return text[reason];
+}
+
+/* Has it an option that only system calls keep? */
+static bool plain_options(int fd, int status)
+{
+	int lowat = 1;
+
+	get_int(fd, SOL_SOCKET, SO_RCVLOWAT, &lowat);
+	return lowat > 1 || status & O_ASYNC;
+}
+
+/*
+ * It was used often enough to be worth a look. The word is replaced only if it
+ * is still what it was, so a descriptor that was closed meanwhile is not taken
+ * for the one we asked about; and if it looks the same, the state page of the
+ * one we mapped says that it is closed.
+ */
+static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
+{
+	uintptr_t other = FD_OTHER;
+	int transport, status;
+	struct sock *s;
+
+	if (map_after < 0 || !fd_ours())
+		goto not_now;
+	if (get_int(fd, SOL_L5, L5_TRANSPORT, &transport)) {
+		if (errno == EBADF)
+			goto not_now;
+		goto never;
+	}
+	if (transport == L5_TRANSPORT_NONE) {
+		/* not connected: ask again as much later */
+		other = (word & ~(uintptr_t)UINT32_MAX) | FD_COUNTS |
+			(word & FD_MADE);
+		goto never;
+	}
+	if (transport != L5_TRANSPORT_SHM) {
+		say("fd %d: not mapped: %s", fd, reason_of(fd));
+		goto never;
+	}
+	if (!policy_may_map(fd)) {
+		say("fd %d: not mapped: the policy says so", fd);
+		goto never;
+	}
+	status = syscall(SYS_fcntl, fd, F_GETFL);
+	if (status < 0 || plain_options(fd, status)) {
+		say("fd %d: not mapped: SO_RCVLOWAT or O_ASYNC is set", fd);
+		goto never;
+	}
+	s = sock_new();
+	if (!s)
+		goto not_now;
+	s->map = l5_map_new(fd);
+	if (!s->map) {
+		say("fd %d: not mapped: %s", fd, strerrorname_np(errno));
+		retire(s);
+		goto never;
+	}
+	atomic_fetch_add(&fd_mapped, 1);
+	/* never equal if it came from elsewhere */
+	atomic_store(&s->forks, word & FD_MADE ? FD_FORKS(word) : UINT32_MAX);
+	atomic_store(&s->refs, 1);
+	atomic_store(&s->flags, status & O_NONBLOCK ? SOCK_NONBLOCKING : 0);
+	if (!atomic_compare_exchange_strong(&e->word, &word, (uintptr_t)s)) {
+		sock_put(s);
+		return NULL;
+	}
+	say("fd %d: mapped, rings of %d and %d bytes", fd,
+	    (int)s->map->tx_size, (int)s->map->rx_size);
+	return s;
+
+never:
+	atomic_compare_exchange_strong(&e->word, &word, other);
+not_now:
+	return NULL;
+}
+
+/* A descriptor that nothing is known of was read or written once more. */
+static struct sock *count_use(int fd, uintptr_t word)
+{
+	struct fd_entry *e = fd_entry_make(fd);
+	int saved = errno;
+	struct sock *s;
+
+	if (!e)
+		return NULL;
+	/* a word that has changed is not ours to change */
+	if (map_after < 0) {
+		atomic_compare_exchange_strong(&e->word, &word, FD_OTHER);
+		return NULL;
+	}
+	if (FD_USES(word) < (unsigned int)map_after) {
+		atomic_compare_exchange_strong(&e->word, &word,
+					       (word + FD_ONCE) | FD_COUNTS);
+		return NULL;
+	}
+	s = learn(e, fd, word);
+	errno = saved;
+	return s;
+}
+
+struct sock *sock_find(int fd, uintptr_t word, bool count)
+{
+	struct user *u = me;
+	struct sock *s;
+	unsigned int d;
+
+	/* read() and write() are where a thread is cancelled */
+	if (count)
+		pthread_testcancel();
+	if (l5_unlikely(!fd_is_sock(word))) {
+		if (!count || word & (FD_OTHER | FD_EP))
+			return NULL;
+		if (!count_use(fd, word))
+			return NULL;
+		word = fd_word(fd);
+		if (!fd_is_sock(word))
+			return NULL;
+	}
+	if (l5_unlikely(!u)) {
+		u = user_claim();
+		if (!u)
+			return NULL;
+	}
+	d = atomic_load_explicit(&u->depth, memory_order_relaxed);
+	if (l5_unlikely(d == NEST))
+		return NULL;
+	atomic_store_explicit(&u->depth, d + 1, memory_order_relaxed);
+	for (;;) {
+		s = (struct sock *)word;
+		atomic_store_explicit(&u->used[d], s, memory_order_relaxed);
+		/* pairs with reap() */
+		if (l5_unlikely(fenced))
+			atomic_thread_fence(memory_order_seq_cst);
+		else
+			atomic_signal_fence(memory_order_seq_cst);
+		word = fd_word(fd);
+		if (l5_likely((struct sock *)word == s))
+			break;
+		if (!fd_is_sock(word)) {
+			sock_done();
+			return NULL;
+		}
+	}
+	if (l5_unlikely(!l5_map_mine(s->map))) {
+		sock_done();
+		fd_ours();
+		return NULL;
+	}
+	return s;
+}
+
+void sock_done(void)
+{
+	struct user *u = me;
+	unsigned int d = atomic_load_explicit(&u->depth,
+					      memory_order_relaxed) - 1;
+
+	atomic_store_explicit(&u->used[d], NULL, memory_order_release);
+	atomic_signal_fence(memory_order_seq_cst);
+	atomic_store_explicit(&u->depth, d, memory_order_relaxed);
+}
+
+/* Descriptors that come, go, and change */
+
+static void entry_clear(struct fd_entry *e, int fd)
+{
+	uintptr_t word = atomic_exchange(&e->word, 0);
+	struct reg *r = atomic_exchange(&e->reg, NULL);
+
+	if (r)
+		reg_dead(r);
+	if (l5_unlikely(say_wanted) && (word & FD_KIND) == FD_COUNTS &&
+	    map_after >= 0) {
+		int saved = errno, transport;
+
+		if (!get_int(fd, SOL_L5, L5_TRANSPORT, &transport) &&
+		    transport == L5_TRANSPORT_SHM)
+			say("fd %d: not mapped: closed after %d calls", fd,
+			    (int)FD_USES(word));
+		errno = saved;
+	}
+	word_put(word);
+}
+
+/* Is there more to it than a count? */
+static bool entry_matters(struct fd_entry *e)
+{
+	uintptr_t word = atomic_load_explicit(&e->word, memory_order_relaxed);
+
+	return fd_is_sock(word) || word & FD_EP ||
+	       atomic_load_explicit(&e->reg, memory_order_relaxed);
+}
+
+void fd_forget(int fd)
+{
+	struct fd_entry *e = fd_entry(fd);
+
+	if (!e || (entry_matters(e) && !fd_ours()))
+		return;
+	entry_clear(e, fd);
+}
+
+/* A child of vfork() may have it too: then its parent has to learn again. */
+void fd_new(int fd)
+{
+	struct fd_entry *e = fd_entry(fd);
+
+	if (e)
+		entry_clear(e, fd);
+}
+
+void fd_made(int fd, bool other)
+{
+	uintptr_t word = atomic_load(&fd_forks);
+	struct fd_entry *e = fd_entry_make(fd);
+
+	if (!e)
+		return;
+	entry_clear(e, fd);
+	word = other ? FD_OTHER : word << 32 | FD_MADE | FD_COUNTS;
+	/* a sock or a set that a parent of vfork() has there was cleared */
+	atomic_store(&e->word, word);
+}
+
+void fd_shared(int fd)
+{
+	struct fd_entry *e = fd_entry(fd);
+	struct sock *s = sock_look(fd);
+	uintptr_t word;
+
+	if (s) {
+		atomic_store(&s->forks, UINT32_MAX);
+		sock_done();
+	}
+	if (fd_ep(fd))
+		ep_shared(fd_ep(fd));
+	word = e ? atomic_load(&e->word) : 0;
+	if ((word & FD_KIND) == FD_COUNTS)
+		atomic_compare_exchange_strong(&e->word, &word,
+					       word & ~FD_MADE);
+}
+
+void fd_forget_range(unsigned int first, unsigned int last)
+{
+	bool ours = fd_ours();
+	unsigned int fd;
+
+	if (!ours)
+		return;
+	if (last >= FD_CHUNK * FD_CHUNKS)
+		last = FD_CHUNK * FD_CHUNKS - 1;
+	for (fd = first; fd <= last; fd++) {
+		struct fd_entry *e = fd_entry(fd);
+
+		if (!e)
+			fd |= FD_CHUNK - 1;
+		else if (atomic_load(&e->word) || atomic_load(&e->reg))
+			entry_clear(e, fd);
+	}
+}
+
+/* One more word refers to it, unless it is already on its way out. */
+static bool sock_get(struct sock *s)
+{
+	unsigned int n = atomic_load(&s->refs);
+
+	while (n)
+		if (atomic_compare_exchange_weak(&s->refs, &n, n + 1))
+			return true;
+	return false;
+}
+
+void fd_copy(int from, int to)
+{
+	struct fd_entry *e;
+	struct sock *s;
+
+	fd_new(to);
+	if (fd_ep(from))
+		ep_shared(fd_ep(from));
+	s = sock_look(from);
+	if (!s)
+		return;
+	e = fd_ours() ? fd_entry_make(to) : NULL;
+	if (e && sock_get(s))
+		word_put(atomic_exchange(&e->word, (uintptr_t)s));
+	sock_done();
+}
+
+void fd_set_ep(int fd, void *ep)
+{
+	struct fd_entry *e = fd_entry_make(fd);
+
+	if (e)
+		word_put(atomic_exchange(&e->word, (uintptr_t)ep + FD_EP));
+}
+
+void fd_flag(int fd, unsigned int flag, bool on)
+{
+	struct sock *s = sock_look(fd);
+
+	if (!s)
+		return;
+	if (on)
+		atomic_fetch_or(&s->flags, flag);
+	else
+		atomic_fetch_and(&s->flags, ~flag);
+	sock_done();
+}
+
+/* Processes */
+
+/*
+ * In a child of fork(): this thread is the only one, and whatever it was in the
+ * middle of in the parent is over. Words are cleared before objects are put, so
+ * that a second thread, if the child was quick to make one, finds nothing.
+ */
+static void forget_parent(void)
+{
+	struct fd_entry *e;
+	struct user *u;
+	uintptr_t word;
+	int i, j;
+
+	atomic_flag_clear(&pool_busy);
+	atomic_flag_clear(&reaping);
+	for (u = atomic_load(&users); u; u = u->next) {
+		for (i = 0; i < NEST; i++)
+			atomic_store(&u->used[i], NULL);
+		atomic_store(&u->depth, 0);
+		atomic_store(&u->tid, u == me ? (int)syscall(SYS_gettid) : 0);
+	}
+	ep_forget_parent();
+	for (i = 0; i < FD_CHUNKS; i++) {
+		e = atomic_load(&fd_chunks[i]);
+		for (j = 0; e && j < FD_CHUNK; j++, e++) {
+			atomic_store(&e->reg, NULL);
+			word = atomic_load(&e->word);
+			if (!fd_is_sock(word) && !(word & FD_EP))
+				continue;
+			atomic_store(&e->word, 0);
+			if (fd_is_sock(word))
+				sock_put((struct sock *)word);
+		}
+	}
+}
+
+bool fd_ours(void)
+{
+	int saved = errno, pid = syscall(SYS_getpid);
+
+	errno = saved;
+	if (l5_unlikely(fd_forked())) {
+		/* a second thread of the child, or a handler, does without */
+		if (atomic_flag_test_and_set(&forgetting))
+			return false;
+		if (fd_forked()) {
+			if (!fenced)
+				fenced = syscall(SYS_membarrier, REGISTER, 0, 0);
+			forget_parent();
+			atomic_store(life, pid);
+		}
+		atomic_flag_clear(&forgetting);
+	}
+	return atomic_load_explicit(life, memory_order_relaxed) == pid;
+}
+
+/* From now on a child may change what the descriptors share. */
+static void before_fork(void)
+{
+	atomic_fetch_add(&fd_forks, 1);
+	ep_before_fork();
+}
+
+static void in_child(void)
+{
+	/* should another thread have been at it in the parent */
+	atomic_flag_clear(&forgetting);
+	atomic_store(life, 0);
+	fd_ours();
+}
+
+void fd_start(int after)
+{
+	int pid = syscall(SYS_getpid), saved = errno;
+	atomic_int *word = more(sysconf(_SC_PAGESIZE));
+
+	if (!word)
+		return;
+	if (madvise(word, sysconf(_SC_PAGESIZE), MADV_WIPEONFORK))
+		return;
+	atomic_store(word, pid);
+	life = word;
+	fd_life = word;
+	fenced = syscall(SYS_membarrier, REGISTER, 0, 0);
+	pthread_atfork(before_fork, NULL, in_child);
+	map_after = after;
+	errno = saved;
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the library knows of descriptors.
+ *
+ * A table has a word for each, of one of these kinds:
+ *
+ *	a count		nothing is known yet; so often it was read or written
+ *	FD_OTHER	to be left alone: no AF_L5 socket, or one not to map
+ *	struct sock	a mapped socket; shared by descriptors made with dup()
+ *	struct ep	an epoll set
+ *
+ * To put a word back to 0 is always right, whoever does it and whenever: what
+ * is not known goes to the kernel, which is coherent with what is mapped, and
+ * is learnt again. All who close, or replace, a descriptor do it before the
+ * kernel gives the number to somebody else. Should one be closed behind our
+ * back, its socket's state page says that it is gone and the kernel is asked.
+ *
+ * Looking up needs no lock: a thread publishes the object that it is about to
+ * use, and looks whether it is still in the table; who took it out makes every
+ * CPU pass a barrier, membarrier(2), and frees what no thread has published.
+ * So the costs are with close(). A signal handler, which may interrupt a use,
+ * has its own place to publish, one further.
+ *
+ * A child of fork() has none of its parent's mappings: it notices by a page
+ * that fork() clears, and forgets everything. So fork(), clone() and all their
+ * relatives need no wrapper. A child of vfork(), or of posix_spawn(), lives in
+ * its parent's memory but has its own descriptors: nothing it does is entered.
+ * What exec() starts begins with an empty table and learns by use.
+ */
+#ifndef L5_FDTAB_H
+#define L5_FDTAB_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../lib/map.h"
+
+struct reg;
+
+enum {
+	FD_CHUNK_BITS = 10,
+	FD_CHUNK = 1 << FD_CHUNK_BITS,
+	FD_CHUNKS = 1024,		/* 2^20 descriptors, NR_OPEN */
+};
+
+/* Kinds, in the lower bits; a pointer to a sock has none of them. */
+#define FD_KIND		((uintptr_t)7)
+#define FD_COUNTS	((uintptr_t)1)	/* or 0 as a whole */
+#define FD_OTHER	((uintptr_t)2)
+#define FD_EP		((uintptr_t)4)
+
+/*
+ * Of a count: it was made in this process, after so many forks that are in the
+ * upper half. Nobody else can have changed its O_NONBLOCK.
+ */
+#define FD_MADE		((uintptr_t)8)
+#define FD_ONCE		((uintptr_t)16)
+#define FD_USES(word)	((uint32_t)(word) / (uint32_t)FD_ONCE)
+#define FD_FORKS(word)	((uint32_t)((word) >> 32))
+
+/**
+ * struct fd_entry - what is known of a descriptor
+ * @word: see above
+ * @reg: in which epoll set it was first registered, or NULL
+ */
+struct fd_entry {
+	_Atomic(uintptr_t) word;
+	_Atomic(struct reg *) reg;
+};
+
+enum {
+	SOCK_NONBLOCKING = 1,	/* O_NONBLOCK when last heard of */
+	SOCK_PLAIN = 2,		/* has an option that only system calls keep */
+};
+
+/**
+ * struct sock - a mapped socket
+ * @map: its rings
+ * @refs: words that point here
+ * @flags: SOCK_NONBLOCKING, SOCK_PLAIN
+ * @forks: what fd_forks is as long as it is this process's alone
+ * @next: among those to be freed
+ */
+struct sock {
+	struct l5_map *map;
+	atomic_uint refs;
+	atomic_uint flags;
+	atomic_uint forks;
+	struct sock *next;
+};
+
+extern _Atomic(struct fd_entry *) fd_chunks[FD_CHUNKS];
+extern atomic_uint fd_forks;
+extern atomic_uint fd_mapped;
+
+/* Is anything mapped? */
+static inline bool fd_maps(void)
+{
+	return atomic_load_explicit(&fd_mapped, memory_order_relaxed);
+}
+
+/* The entry, or NULL: nothing was ever entered near there. */
+static inline struct fd_entry *fd_entry(int fd)
+{
+	struct fd_entry *c;
+
+	if (l5_unlikely((unsigned int)fd >= FD_CHUNK * FD_CHUNKS))
+		return NULL;
+	c = atomic_load_explicit(&fd_chunks[fd >> FD_CHUNK_BITS],
+				 memory_order_acquire);
+	return c ? &c[fd & (FD_CHUNK - 1)] : NULL;
+}
+
+static inline uintptr_t fd_word(int fd)
+{
+	struct fd_entry *e = fd_entry(fd);
+
+	return e ? atomic_load_explicit(&e->word, memory_order_acquire) : 0;
+}
+
+static inline bool fd_is_sock(uintptr_t word)
+{
+	return word && !(word & FD_KIND);
+}
+
+/**
+ * fd_start() - make the table
+ * @map_after: map a socket once it was read or written so often; negative:
+ *	never map any
+ */
+void fd_start(int map_after);
+
+/* The slow half of sock_use(). */
+struct sock *sock_find(int fd, uintptr_t word, bool count);
+
+/**
+ * sock_use() - begin to use a mapped socket, to read or write it
+ * @fd: a descriptor
+ *
+ * Maps the socket if it was used often enough.
+ *
+ * Return: until sock_done(), or NULL: leave it to the kernel.
+ */
+static inline struct sock *sock_use(int fd)
+{
+	uintptr_t word = fd_word(fd);
+
+	if (l5_likely(word == FD_OTHER))
+		return NULL;
+	return sock_find(fd, word, true);
+}
+
+/**
+ * sock_look() - begin to use a mapped socket, to look at it
+ * @fd: a descriptor
+ *
+ * Return: as sock_use()
+ */
+static inline struct sock *sock_look(int fd)
+{
+	uintptr_t word = fd_word(fd);
+
+	if (!fd_is_sock(word))
+		return NULL;
+	return sock_find(fd, word, false);
+}
+
+/**
+ * sock_done() - end the use that began last
+ */
+void sock_done(void);
+
+/* May it be answered EAGAIN without asking the kernel? */
+static inline bool sock_nonblocking(const struct sock *s)
+{
+	return atomic_load_explicit(&s->flags, memory_order_relaxed) &
+	       SOCK_NONBLOCKING;
+}
+
+static inline bool sock_alone(const struct sock *s)
+{
+	return atomic_load_explicit(&s->forks, memory_order_relaxed) ==
+	       atomic_load_explicit(&fd_forks, memory_order_relaxed);
+}
+
+/* Does user space know all that poll() would? */
+static inline bool sock_clean(const struct sock *s)
+{
+	return !(l5_load_acquire(&s->map->state->flags) &
+		 (L5_MAP_TX_ASK | L5_MAP_RX_ASK)) &&
+	       !(atomic_load_explicit(&s->flags, memory_order_relaxed) &
+		 SOCK_PLAIN);
+}
+
+/**
+ * fd_forget() - a descriptor is about to be closed
+ * @fd: which
+ */
+void fd_forget(int fd);
+
+/**
+ * fd_new() - a descriptor was just received, or is about to be replaced
+ * @fd: which
+ */
+void fd_new(int fd);
+
+/**
+ * fd_made() - a socket was just made
+ * @fd: which
+ * @other: it is none of AF_L5's
+ */
+void fd_made(int fd, bool other);
+
+/**
+ * fd_shared() - another process has it now too
+ * @fd: which
+ */
+void fd_shared(int fd);
+
+/**
+ * fd_forget_range() - many are closed
+ * @first: the first of them
+ * @last: the last of them
+ */
+void fd_forget_range(unsigned int first, unsigned int last);
+
+/**
+ * fd_copy() - a descriptor was made from another by dup()
+ * @from: what was there
+ * @to: what is new
+ */
+void fd_copy(int from, int to);
+
+/**
+ * fd_set_ep() - a descriptor is an epoll set
+ * @fd: which
+ * @ep: the set, aligned to 8
+ */
+void fd_set_ep(int fd, void *ep);
+
+/* The set, or NULL. */
+static inline void *fd_ep(int fd)
+{
+	uintptr_t word = fd_word(fd);
+
+	return (word & FD_KIND) == FD_EP ? (void *)(word - FD_EP) : NULL;
+}
+
+/* The entry, made if need be; NULL if there is no memory. */
+struct fd_entry *fd_entry_make(int fd);
+
+/**
+ * fd_flag() - a file status flag was set or cleared
+ * @fd: which
+ * @flag: SOCK_NONBLOCKING or SOCK_PLAIN
+ * @on: what it is now
+ */
+void fd_flag(int fd, unsigned int flag, bool on);
+
+/* A word that fork() clears. */
+extern const atomic_int *fd_life;
+
+/* Is this a child of fork() that does not know it yet? */
+static inline bool fd_forked(void)
+{
+	return !atomic_load_explicit(fd_life, memory_order_relaxed);
+}
+
+/**
+ * fd_ours() - is this the process whose descriptors the table has?
+ *
+ * Forgets everything in a child of fork(). False in one of vfork().
+ */
+bool fd_ours(void);
+
+#endif /* L5_FDTAB_H */
