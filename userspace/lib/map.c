@@ -20,11 +20,6 @@
 
 #include "map.h"
 
-#ifdef __SANITIZE_THREAD__
-/* It does not model fences, and none of them orders payload. */
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-
 /* The most that waiting without sleep is ever worth, ns: KVM's figure. */
 #define L5_WIN_MAX	200000u
 /* The first looks, before the first yield, take about this long, ns. */

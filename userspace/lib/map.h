@@ -32,6 +32,18 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+/*
+ * ThreadSanitizer knows addresses and not pages: for it the rings are mapped
+ * once, and it has to see each byte that is copied. It does not model fences;
+ * none of them orders payload.
+ */
+#ifdef __SANITIZE_THREAD__
+#define L5_MAP_FLAT	1
+#pragma GCC diagnostic ignored "-Wtsan"
+#else
+#define L5_MAP_FLAT	0
+#endif
+
 #include "../../uapi/l5.h"
 #include "../../uapi/l5_ring.h"
 
@@ -343,16 +355,6 @@ void l5_map_unlock(struct l5_map *m, int fd, unsigned int which,
 		m->ops->lock_wake(m, fd, which);
 }
 
-/*
- * ThreadSanitizer knows addresses and not pages: for it the rings are mapped
- * once, and it has to see each byte that is copied.
- */
-#ifdef __SANITIZE_THREAD__
-#define L5_MAP_FLAT	1
-#else
-#define L5_MAP_FLAT	0
-#endif
-
 static inline void l5_map_bytes(void *to, const void *from, size_t n)
 {
 	volatile uint8_t *t = to;
@@ -454,6 +456,17 @@ void l5_map_commit(struct l5_map *m, int fd, size_t len);
 ssize_t l5_map_peek(struct l5_map *m, int fd, const void **p);
 void l5_map_release(struct l5_map *m, int fd, size_t len);
 
+/*
+ * The header at a position that may be out of date without the lock: then other
+ * threads have read on, and it is payload, even such as is being written.
+ * Acquire, so that what is read after it is later.
+ */
+static inline __attribute__((no_sanitize("thread")))
+uint64_t l5_map_glance(const struct l5_map *m, uint64_t head)
+{
+	return l5_load_acquire(l5_map_rx_slot(m, head));
+}
+
 /**
  * l5_map_readable() - is there anything to read, or to complain about?
  * @m: the end
@@ -469,8 +482,7 @@ static inline bool l5_map_readable(const struct l5_map *m)
 		head = l5_load(&m->own->rx_head);
 		if (l5_load(&m->own->rx_pos) != head)
 			return true;
-		slot = l5_load(l5_map_rx_slot(m, head));
-		/* if other threads read it may have been payload */
+		slot = l5_map_glance(m, head);
 	} while (!slot && l5_unlikely(l5_load(&m->own->rx_head) != head));
 	return slot;
 }
@@ -565,10 +577,9 @@ static inline bool l5_map_rx_ready(const void *arg)
 {
 	const struct l5_map *m = arg;
 	uint64_t head = l5_load(&m->own->rx_head);
-	const __u64 *slot = l5_map_rx_slot(m, head);
 
-	__builtin_prefetch((const uint8_t *)slot + L5_LINE);
-	return l5_load(slot) || l5_load(&m->own->rx_pos) != head ||
+	__builtin_prefetch((uint8_t *)l5_map_rx_slot(m, head) + L5_LINE);
+	return l5_map_glance(m, head) || l5_load(&m->own->rx_pos) != head ||
 	       l5_map_rx_ask(m);
 }
 

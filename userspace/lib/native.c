@@ -16,10 +16,6 @@
 
 #include "native.h"
 
-#ifdef __SANITIZE_THREAD__
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-
 enum { PAGE = 4096, PAGES = 4 };
 
 /* What an end needs of its connection: in l5_map.priv */
