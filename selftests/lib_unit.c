@@ -1,0 +1,1180 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * libl5 without AF_L5: the mapped rings of userspace/lib/map.h over a memfd,
+ * and the public functions over sockets that have no rings. Built with the
+ * library's sources, to see inside, also for sanitizers and valgrind.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kselftest_harness.h"
+#include "libl5.h"
+#include "native.h"
+
+#define SIZE		8192u
+
+/* Sanitizers and valgrind see the same cases, and fewer of them. */
+static int slow(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return 10;
+#else
+	return getenv("L5_VALGRIND") ? 50 : 1;
+#endif
+}
+
+static uint8_t byte_at(uint64_t i)
+{
+	return (uint8_t)((i * 0x9e3779b97f4a7c15ull) >> 56) ^ (uint8_t)i;
+}
+
+static void fill(void *buf, size_t n, uint64_t at)
+{
+	uint8_t *p = buf;
+
+	while (n--)
+		*p++ = byte_at(at++);
+}
+
+static size_t wrong(const void *buf, size_t n, uint64_t at)
+{
+	const uint8_t *p = buf;
+	size_t bad = 0;
+
+	while (n--)
+		bad += *p++ != byte_at(at++);
+	return bad;
+}
+
+static unsigned int rnd(uint64_t *s)
+{
+	*s ^= *s << 13;
+	*s ^= *s >> 7;
+	*s ^= *s << 17;
+	return *s >> 16;
+}
+
+/* Cut a buffer into up to @max buffers, some of them empty. */
+static int cut(struct iovec *v, int max, uint8_t *buf, size_t len,
+	       uint64_t *seed)
+{
+	int n = 0;
+
+	while (n < max - 1 && len) {
+		v[n].iov_base = buf;
+		v[n].iov_len = rnd(seed) % 4 ? rnd(seed) % (len + 1) : 0;
+		buf += v[n].iov_len;
+		len -= v[n].iov_len;
+		n++;
+	}
+	v[n].iov_base = buf;
+	v[n].iov_len = len;
+	return n + 1;
+}
+
+/* A connection with both its ends in this process. */
+FIXTURE(rings)
+{
+	struct l5_native *k;
+	struct l5_map *a;
+	struct l5_map *b;
+};
+
+FIXTURE_SETUP(rings)
+{
+	/* who hangs ends with the program */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	self->k = l5_native_new(SIZE);
+	ASSERT_NE(NULL, self->k);
+	self->a = l5_native_map(self->k, 0, 1);
+	self->b = l5_native_map(self->k, 1, 1);
+	ASSERT_NE(NULL, self->a);
+	ASSERT_NE(NULL, self->b);
+}
+
+FIXTURE_TEARDOWN(rings)
+{
+	l5_native_unmap(self->a);
+	l5_native_unmap(self->b);
+	l5_native_free(self->k);
+}
+
+/* One writer, one reader, every way to call them, at every place. */
+TEST_F_TIMEOUT(rings, bytes, 300)
+{
+	uint8_t out[2 * SIZE], in[2 * SIZE];
+	uint64_t sent = 0, got = 0, seed = 42;
+	const uint64_t total = (32 << 20) / slow();
+	struct iovec v[9];
+	int full = 0, empty = 0;
+	size_t len, peeked;
+	const void *p;
+	ssize_t n;
+	void *q;
+
+	while (got < total) {
+		len = rnd(&seed) % 4 ? 1 + rnd(&seed) % 200 :
+				       1 + rnd(&seed) % sizeof(out);
+		fill(out, len, sent);
+		switch (rnd(&seed) % 3) {
+		case 0:
+			n = l5_map_send1(self->a, -1, out, len);
+			break;
+		case 1:
+			n = l5_map_trysend(self->a, -1, v,
+					   cut(v, 9, out, len, &seed));
+			break;
+		default:
+			n = l5_map_reserve(self->a, -1, &q, len);
+			if (n <= 0)
+				break;
+			if ((size_t)n < len)
+				len = n;
+			n = rnd(&seed) % 8 ? 1 + rnd(&seed) % len : 0;
+			l5_map_bytes(q, out, n);
+			l5_map_commit(self->a, -1, n);
+			break;
+		}
+		if (n < 0)
+			ASSERT_EQ(L5_TRY_AGAIN, n);
+		full += n < 0;
+		sent += n > 0 ? n : 0;
+
+		len = 1 + rnd(&seed) % (rnd(&seed) % 4 ? 300 : sizeof(in));
+		switch (rnd(&seed) % 4) {
+		case 0:
+			n = l5_map_recv1(self->b, -1, in, len);
+			break;
+		case 1:
+			n = l5_map_tryrecv(self->b, -1, v,
+					   cut(v, 9, in, len, &seed), 0);
+			break;
+		case 2:
+			n = l5_map_tryrecv(self->b, -1, v,
+					   cut(v, 9, in, len, &seed),
+					   L5_TRY_PEEK);
+			if (n <= 0)
+				break;
+			ASSERT_EQ(0, wrong(in, n, got));
+			/* all that is there, up to the room */
+			ASSERT_EQ(sent - got < len ? sent - got : len, n);
+			peeked = n;
+			n = l5_map_recv1(self->b, -1, in, peeked);
+			ASSERT_EQ(peeked, n);
+			break;
+		default:
+			n = l5_map_peek(self->b, -1, &p);
+			if (n <= 0)
+				break;
+			ASSERT_EQ(0, wrong(p, n, got));
+			n = rnd(&seed) % 8 ? 1 + rnd(&seed) % n : 0;
+			l5_map_bytes(in, p, n);
+			l5_map_release(self->b, -1, n);
+			break;
+		}
+		if (n < 0)
+			ASSERT_EQ(L5_TRY_AGAIN, n);
+		empty += n < 0;
+		if (n > 0) {
+			ASSERT_EQ(0, wrong(in, n, got));
+			got += n;
+		}
+		ASSERT_LE(got, sent);
+	}
+	EXPECT_LT(0, full);
+	EXPECT_LT(0, empty);
+	EXPECT_EQ(sent, self->k->ctrl[0]->tx_bytes);
+	EXPECT_EQ(got, self->k->ctrl[1]->rx_bytes);
+	EXPECT_EQ(0, l5_held.n);
+}
+
+/* Each of the short lengths at each place in a line, and around the seam. */
+TEST_F_TIMEOUT(rings, short_messages, 300)
+{
+	uint8_t out[L5_MAP_SMALL + 1], in[2 * sizeof(out)];
+	uint64_t at = 0;
+	size_t len;
+	int round;
+
+	for (round = 0; round < (slow() > 10 ? 1 : 9); round++) {
+		for (len = 1; len <= sizeof(out); len++) {
+			fill(out, len, at);
+			ASSERT_EQ(len, l5_map_send1(self->a, -1, out, len));
+			memset(in, 0, sizeof(in));
+			ASSERT_EQ(len, l5_map_recv1(self->b, -1, in,
+						    len + round));
+			ASSERT_EQ(0, wrong(in, len, at));
+			at += len;
+		}
+		/* shift against the lines */
+		ASSERT_EQ(1, l5_map_send1(self->a, -1, "", 1));
+		ASSERT_EQ(1, l5_map_recv1(self->b, -1, in, 1));
+	}
+}
+
+static int bells[3];
+
+static void count_bell(struct l5_map *m, int fd, unsigned int b)
+{
+	(void)m;
+	(void)fd;
+	bells[b]++;
+}
+
+/* The doorbell rings when it has to, and only then. */
+TEST_F(rings, doorbell)
+{
+	struct l5_map_ops ops = *self->a->ops;
+	uint8_t buf[SIZE] = { 0 };
+	ssize_t n;
+	int i;
+
+	ops.bell = count_bell;
+	self->a->ops = &ops;
+	self->b->ops = &ops;
+	memset(bells, 0, sizeof(bells));
+	ASSERT_EQ(8, l5_map_send1(self->a, -1, buf, 8));
+	EXPECT_EQ(0, bells[L5_BELL_DATA]);
+	l5_wait_arm(&self->k->ctrl[1]->rx_wait);
+	ASSERT_EQ(8, l5_map_send1(self->a, -1, buf, 8));
+	EXPECT_EQ(1, bells[L5_BELL_DATA]);
+	ASSERT_EQ(1000, l5_map_trysend(self->a, -1,
+				       &(struct iovec){ buf, 1000 }, 1));
+	EXPECT_EQ(2, bells[L5_BELL_DATA]);
+	l5_wait_clear(&self->k->ctrl[1]->rx_wait);
+
+	/* room: from half free on */
+	while (l5_map_send1(self->a, -1, buf, 500) > 0)
+		;
+	EXPECT_FALSE(l5_map_writable(self->a));
+	l5_wait_arm(&self->k->ctrl[0]->tx_wait);
+	for (i = 0; !l5_map_writable(self->a); i++) {
+		EXPECT_EQ(0, bells[L5_BELL_ROOM]);
+		n = l5_map_recv1(self->b, -1, buf, 500);
+		ASSERT_LT(0, n);
+	}
+	EXPECT_LT(5, i);
+	EXPECT_EQ(1, bells[L5_BELL_ROOM]);
+	l5_wait_clear(&self->k->ctrl[0]->tx_wait);
+	/* a large read rings on its way */
+	while (l5_map_send1(self->a, -1, buf, 500) > 0)
+		;
+	l5_wait_arm(&self->k->ctrl[0]->tx_wait);
+	ASSERT_LT(7000, l5_map_recv1(self->b, -1, buf, SIZE));
+	EXPECT_LE(2, bells[L5_BELL_ROOM]);
+	l5_wait_clear(&self->k->ctrl[0]->tx_wait);
+
+	/* a transport that always wants it */
+	l5_native_flag(self->k, 0, L5_MAP_BELL);
+	n = bells[L5_BELL_DATA];
+	ASSERT_EQ(8, l5_map_send1(self->a, -1, buf, 8));
+	EXPECT_EQ(n + 1, bells[L5_BELL_DATA]);
+}
+
+/* What the kernel says about the end comes after the bytes. */
+TEST_F(rings, ask)
+{
+	uint8_t buf[100];
+
+	ASSERT_EQ(8, l5_map_send1(self->a, -1, "12345678", 8));
+	l5_native_flag(self->k, 1, L5_MAP_RX_ASK);
+	EXPECT_EQ(8, l5_map_recv1(self->b, -1, buf, 100));
+	EXPECT_EQ(L5_TRY_ASK, l5_map_recv1(self->b, -1, buf, 100));
+	EXPECT_EQ(4, l5_map_send1(self->b, -1, "1234", 4));
+	l5_native_flag(self->k, 1, L5_MAP_TX_ASK);
+	EXPECT_EQ(L5_TRY_ASK, l5_map_send1(self->b, -1, "1234", 4));
+	EXPECT_EQ(L5_TRY_ASK, l5_map_reserve(self->b, -1, &(void *){ 0 }, 4));
+	EXPECT_EQ(4, l5_map_recv1(self->a, -1, buf, 100));
+	EXPECT_EQ(L5_TRY_AGAIN, l5_map_recv1(self->a, -1, buf, 100));
+	/* nothing to move: only the kernel knows what that means */
+	EXPECT_EQ(L5_TRY_ASK, l5_map_recv1(self->a, -1, buf, 0));
+	EXPECT_EQ(L5_TRY_ASK, l5_map_send1(self->a, -1, buf, 0));
+}
+
+/* Who keeps memory of the ring cannot wait for himself; others can. */
+static void *sender(void *arg)
+{
+	return (void *)l5_map_send1(arg, -1, "other", 5);
+}
+
+TEST_F(rings, reserved)
+{
+	char buf[100];
+	const void *p;
+	pthread_t t;
+	void *q, *ret;
+
+	ASSERT_EQ(6, l5_map_reserve(self->a, -1, &q, 6));
+	EXPECT_EQ(L5_TRY_NESTED, l5_map_send1(self->a, -1, "x", 1));
+	EXPECT_EQ(L5_TRY_NESTED, l5_map_reserve(self->a, -1, &q, 1));
+	ASSERT_EQ(0, pthread_create(&t, NULL, sender, self->a));
+	usleep(30000);
+	l5_map_bytes(q, "first ", 6);
+	l5_map_commit(self->a, -1, 6);
+	ASSERT_EQ(0, pthread_join(t, &ret));
+	EXPECT_EQ(5, (ssize_t)ret);
+	ASSERT_EQ(6, l5_map_peek(self->b, -1, &p));
+	EXPECT_EQ(L5_TRY_NESTED, l5_map_recv1(self->b, -1, buf, 1));
+	l5_map_release(self->b, -1, 2);
+	EXPECT_EQ(9, l5_map_recv1(self->b, -1, buf, 100));
+	EXPECT_EQ(0, memcmp(buf, "rst other", 9));
+	EXPECT_EQ(0, l5_held.n);
+}
+
+/* Threads of one direction take turns; a record is never torn. */
+#define THREADS	4
+
+struct note {
+	uint32_t who;
+	uint32_t n;
+	uint8_t body[56];
+};
+
+struct crowd {
+	struct l5_map *m;
+	uint32_t who;
+	uint32_t count;
+	uint32_t *left;		/* notes to receive, all threads */
+	uint32_t last[THREADS];
+	uint64_t seen;
+	uint64_t bad;
+};
+
+static void *crowd_send(void *arg)
+{
+	struct crowd *c = arg;
+	struct note note = { .who = c->who };
+
+	while (note.n++ < c->count) {
+		fill(note.body, sizeof(note.body), note.who * 100 + note.n);
+		c->bad += !l5_native_send(c->m, &note, sizeof(note));
+	}
+	return NULL;
+}
+
+static void *crowd_recv(void *arg)
+{
+	struct crowd *c = arg;
+	struct note note;
+
+	while ((int)__atomic_fetch_sub(c->left, 1, __ATOMIC_RELAXED) > 0) {
+		if (!l5_native_recv(c->m, &note, sizeof(note))) {
+			c->bad++;
+			break;
+		}
+		c->seen++;
+		if (note.who >= THREADS || note.n <= c->last[note.who] ||
+		    wrong(note.body, sizeof(note.body),
+			  note.who * 100 + note.n)) {
+			c->bad++;
+			continue;
+		}
+		c->last[note.who] = note.n;
+	}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(rings, threads, 300)
+{
+	const uint32_t count = 200000 / slow();
+	struct crowd tx[THREADS] = { 0 }, rx[THREADS] = { 0 };
+	pthread_t t[2 * THREADS];
+	uint32_t left = THREADS * count;
+	uint64_t seen = 0;
+	int i;
+
+	for (i = 0; i < THREADS; i++) {
+		tx[i] = (struct crowd){ .m = self->a, .who = i,
+					.count = count };
+		rx[i] = (struct crowd){ .m = self->b, .left = &left };
+		ASSERT_EQ(0, pthread_create(&t[i], NULL, crowd_send, &tx[i]));
+		ASSERT_EQ(0, pthread_create(&t[THREADS + i], NULL, crowd_recv,
+					    &rx[i]));
+	}
+	for (i = 0; i < 2 * THREADS; i++)
+		ASSERT_EQ(0, pthread_join(t[i], NULL));
+	for (i = 0; i < THREADS; i++) {
+		EXPECT_EQ(0, tx[i].bad);
+		EXPECT_EQ(0, rx[i].bad);
+		seen += rx[i].seen;
+	}
+	EXPECT_EQ(THREADS * count, seen);
+}
+
+/* A thread each way, any sizes, sleeping and waking. */
+struct stream {
+	struct l5_map *m;
+	uint64_t total;
+	uint64_t bad;
+};
+
+static void *stream_send(void *arg)
+{
+	struct stream *s = arg;
+	uint8_t buf[3 * SIZE];
+	uint64_t at = 0, seed = s->total;
+	size_t len;
+
+	while (at < s->total) {
+		len = 1 + rnd(&seed) % (rnd(&seed) % 8 ? 200 : sizeof(buf));
+		if (len > s->total - at)
+			len = s->total - at;
+		fill(buf, len, at);
+		s->bad += !l5_native_send(s->m, buf, len);
+		at += len;
+		if (!(rnd(&seed) % 4096))
+			usleep(300);
+	}
+	return NULL;
+}
+
+static void *stream_recv(void *arg)
+{
+	struct stream *s = arg;
+	uint8_t buf[3 * SIZE];
+	uint64_t at = 0, seed = 7;
+	size_t len;
+
+	while (at < s->total) {
+		len = 1 + rnd(&seed) % (rnd(&seed) % 8 ? 200 : sizeof(buf));
+		if (len > s->total - at)
+			len = s->total - at;
+		s->bad += !l5_native_recv(s->m, buf, len);
+		s->bad += wrong(buf, len, at);
+		at += len;
+		if (!(rnd(&seed) % 4096))
+			usleep(300);
+	}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(rings, streams, 300)
+{
+	struct stream s[4];
+	pthread_t t[4];
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		s[i].m = i & 1 ? self->b : self->a;
+		s[i].total = (16 << 20) / slow() + i / 2;
+		s[i].bad = 0;
+	}
+	/* a to b has total[0], b to a total[2] */
+	ASSERT_EQ(0, pthread_create(&t[0], NULL, stream_send, &s[0]));
+	s[1].total = s[0].total;
+	ASSERT_EQ(0, pthread_create(&t[1], NULL, stream_recv, &s[1]));
+	s[2].total = s[3].total;
+	ASSERT_EQ(0, pthread_create(&t[2], NULL, stream_recv, &s[2]));
+	ASSERT_EQ(0, pthread_create(&t[3], NULL, stream_send, &s[3]));
+	for (i = 0; i < 4; i++) {
+		ASSERT_EQ(0, pthread_join(t[i], NULL));
+		EXPECT_EQ(0, s[i].bad);
+	}
+}
+
+/* A child has nothing of its parent's, and maps for itself. */
+TEST_F(rings, fork)
+{
+	char buf[20] = "";
+	struct l5_map *m;
+	int status;
+	pid_t pid;
+
+	ASSERT_TRUE(l5_map_mine(self->a));
+	l5_map_get(self->a);
+	l5_map_put(self->a);
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		if (l5_map_mine(self->a) || l5_map_mine(self->b))
+			_exit(1);
+		l5_native_unmap(self->a);
+		m = l5_native_map(self->k, 0, 2);
+		if (!m || !l5_map_mine(m) || l5_map_mine(self->b))
+			_exit(2);
+		if (l5_map_send1(m, -1, "child", 5) != 5)
+			_exit(3);
+		l5_native_unmap(m);
+		_exit(0);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	ASSERT_TRUE(l5_map_mine(self->a));
+	ASSERT_EQ(6, l5_map_send1(self->a, -1, "parent", 6));
+	EXPECT_EQ(11, l5_map_recv1(self->b, -1, buf, sizeof(buf)));
+	EXPECT_STREQ("childparent", buf);
+}
+
+/* Someone dies at each place where it matters, and the next one goes on. */
+#define DEAD_HDR	((__u64)L5_REC_VALID << 32 | strlen("dead"))
+
+TEST_F(rings, died_sending)
+{
+	struct l5_map *m;
+	char buf[100];
+	int status, at;
+	__u64 *slot;
+	pid_t pid;
+
+	for (at = 0; at < 3; at++) {
+		fflush(NULL);
+		pid = fork();
+		if (!pid) {
+			m = l5_native_map(self->k, 0, 2);
+			if (l5_lock_try(&m->own->tx_lock, 2) != 1 ||
+			    l5_prod_load(&m->prod, m->own, m->peer))
+				_exit(1);
+			slot = l5_map_tx_slot(m, m->prod.tail);
+			memcpy(slot + 1, "dead", 4);
+			l5_store(l5_map_tx_slot(m, m->prod.tail + 16), 0);
+			if (at > 0)
+				l5_store_release(slot, DEAD_HDR);
+			if (at > 1)
+				l5_store(&m->own->tx_tail, m->prod.tail + 16);
+			kill(getpid(), SIGKILL);
+		}
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_TRUE(WIFSIGNALED(status));
+		/* before and after the reader took it */
+		if (at == 1)
+			ASSERT_EQ(4, l5_map_recv1(self->b, -1, buf, 100));
+		l5_native_died(self->k, 0, 2);
+		ASSERT_EQ(4, l5_map_send1(self->a, -1, "next", 4));
+		ASSERT_EQ(at == 2 ? 8 : 4,
+			  l5_map_recv1(self->b, -1, buf, 100));
+		EXPECT_EQ(0, memcmp(buf, at == 2 ? "deadnext" : "next",
+				    at == 2 ? 8 : 4));
+		EXPECT_EQ(0, self->k->ctrl[0]->tx_lock);
+	}
+}
+
+TEST_F(rings, died_receiving)
+{
+	struct l5_map *m;
+	char buf[100];
+	int status, at;
+	pid_t pid;
+
+	for (at = 0; at < 3; at++) {
+		ASSERT_EQ(4, l5_map_send1(self->a, -1, "old ", 4));
+		ASSERT_EQ(4, l5_map_send1(self->a, -1, "next", 4));
+		fflush(NULL);
+		pid = fork();
+		if (!pid) {
+			m = l5_native_map(self->k, 1, 2);
+			if (l5_lock_try(&m->own->rx_lock, 2) != 1 ||
+			    l5_cons_load(&m->cons, m->own))
+				_exit(1);
+			/* nothing; half of it; all but the head */
+			l5_store(&m->own->rx_pos, m->cons.head +
+				 (at == 0 ? 0 : at == 1 ? 2 : 16));
+			kill(getpid(), SIGKILL);
+		}
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_TRUE(WIFSIGNALED(status));
+		l5_native_died(self->k, 1, 2);
+		ASSERT_EQ(at == 0 ? 8 : at == 1 ? 6 : 4,
+			  l5_map_recv1(self->b, -1, buf, 100));
+		EXPECT_EQ(0, memcmp(buf, "old next" + (at * 2), 4));
+		EXPECT_EQ(0, self->k->ctrl[1]->rx_lock);
+	}
+}
+
+/* Anywhere at all: whole messages come through, from whoever is left. */
+TEST_F_TIMEOUT(rings, killed, 300)
+{
+	uint64_t seed = 4711, n, last, notes = 0, lost = 0;
+	struct note note;
+	uint32_t id = 2;
+	struct l5_map *m;
+	int round, status;
+	pid_t pid;
+
+	for (round = 0; round < 400 / slow() + 8; round++, id++) {
+		fflush(NULL);
+		pid = fork();
+		if (!pid) {
+			m = l5_native_map(self->k, 0, id);
+			for (note.n = 1;; note.n++) {
+				note.who = id;
+				fill(note.body, sizeof(note.body), note.n);
+				l5_native_send(m, &note, sizeof(note));
+			}
+		}
+		last = 0;
+		for (n = rnd(&seed) % 3000 / slow() + 1; n; n--) {
+			ASSERT_TRUE(l5_native_recv(self->b, &note,
+						   sizeof(note)));
+			ASSERT_EQ(id, note.who);
+			ASSERT_EQ(++last, note.n);
+		}
+		kill(pid, SIGKILL);
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		lost += !!(self->k->ctrl[0]->tx_lock & L5_LOCK_ID);
+		l5_native_died(self->k, 0, id);
+		note.who = 1;
+		note.n = round;
+		/* the ring may be full of what it left */
+		while (l5_map_send1(self->a, -1, &note, sizeof(note)) < 0) {
+			ASSERT_TRUE(l5_native_recv(self->b, &note,
+						   sizeof(note)));
+			ASSERT_EQ(++last, note.n);
+			note.who = 1;
+			note.n = round;
+		}
+		for (;;) {
+			ASSERT_TRUE(l5_native_recv(self->b, &note,
+						   sizeof(note)));
+			notes++;
+			if (note.who == 1)
+				break;
+			ASSERT_EQ(id, note.who);
+			ASSERT_EQ(++last, note.n);
+			ASSERT_EQ(0, wrong(note.body, sizeof(note.body),
+					   note.n));
+		}
+		ASSERT_EQ(round, note.n);
+	}
+	TH_LOG("%llu of %d died with the lock", (unsigned long long)lost,
+	       round);
+}
+
+/*
+ * Signals in the middle of a copy: the buffer cannot be touched, so that is
+ * where the handler comes.
+ */
+static struct {
+	struct l5_map *m;
+	bool rx;
+	bool jump;
+	bool other_stack;
+	void *page;
+	ssize_t nested;
+	sigjmp_buf env;
+} fault;
+
+static void on_fault(int sig)
+{
+	char c;
+
+	(void)sig;
+	fault.nested = fault.rx ? l5_map_recv1(fault.m, -1, &c, 1) :
+				  l5_map_send1(fault.m, -1, "nested", 6);
+	if (fault.jump)
+		siglongjmp(fault.env, 1);
+	mprotect(fault.page, 4096, PROT_READ | PROT_WRITE);
+}
+
+static void fault_init(struct l5_map *m, bool rx, bool jump, bool other_stack)
+{
+	static uint8_t stack[65536];
+	const stack_t ss = {
+		.ss_sp = stack,
+		.ss_size = sizeof(stack),
+		.ss_flags = other_stack ? 0 : SS_DISABLE,
+	};
+	const struct sigaction sa = {
+		.sa_handler = on_fault,
+		.sa_flags = SA_NODEFER | (other_stack ? SA_ONSTACK : 0),
+	};
+
+	sigaltstack(&ss, NULL);
+	sigaction(SIGSEGV, &sa, NULL);
+	if (!fault.page)
+		fault.page = mmap(NULL, 4096, PROT_NONE,
+				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	mprotect(fault.page, 4096, PROT_NONE);
+	fault.m = m;
+	fault.rx = rx;
+	fault.jump = jump;
+	fault.nested = 0;
+}
+
+TEST_F(rings, handler_returns)
+{
+	char buf[1000];
+	int other;
+
+	if (getenv("L5_VALGRIND"))
+		SKIP(return, "those faults are meant to be");
+	for (other = 0; other < 2; other++) {
+		fault_init(self->a, false, false, other);
+		EXPECT_EQ(600, l5_map_send1(self->a, -1, fault.page, 600));
+		EXPECT_EQ(L5_TRY_NESTED, fault.nested);
+		fault_init(self->a, false, false, other);
+		EXPECT_EQ(60, l5_map_send1(self->a, -1, fault.page, 60));
+		EXPECT_EQ(L5_TRY_NESTED, fault.nested);
+		fault_init(self->b, true, false, other);
+		EXPECT_EQ(660, l5_map_recv1(self->b, -1, fault.page, 1000));
+		EXPECT_EQ(L5_TRY_NESTED, fault.nested);
+		/* the other direction is free */
+		fault_init(self->b, false, false, other);
+		ASSERT_EQ(60, l5_map_send1(self->a, -1, buf, 60));
+		EXPECT_EQ(60, l5_map_recv1(self->b, -1, fault.page, 60));
+		EXPECT_EQ(6, fault.nested);
+		EXPECT_EQ(6, l5_map_recv1(self->a, -1, buf, 10));
+		EXPECT_EQ(0, l5_held.n);
+	}
+}
+
+TEST_F(rings, handler_jumps)
+{
+	volatile int other, i;
+	char buf[1000];
+
+	if (getenv("L5_VALGRIND"))
+		SKIP(return, "those faults are meant to be");
+	for (other = 0; other < 2; other++) {
+		for (i = 0; i < 20; i++) {
+			fault_init(self->a, false, true, other);
+			if (!sigsetjmp(fault.env, 1)) {
+				l5_map_send1(self->a, -1, fault.page,
+					     i & 1 ? 600 : 60);
+				ASSERT_TRUE(false);
+			}
+			EXPECT_EQ(L5_TRY_NESTED, fault.nested);
+			EXPECT_NE(0, self->k->ctrl[0]->tx_lock);
+			ASSERT_EQ(5, l5_map_send1(self->a, -1, "after", 5));
+			EXPECT_EQ(0, self->k->ctrl[0]->tx_lock);
+
+			fault_init(self->b, true, true, other);
+			if (!sigsetjmp(fault.env, 1)) {
+				l5_map_recv1(self->b, -1, fault.page, 5);
+				ASSERT_TRUE(false);
+			}
+			EXPECT_EQ(L5_TRY_NESTED, fault.nested);
+			ASSERT_EQ(5, l5_map_recv1(self->b, -1, buf, 1000));
+			EXPECT_EQ(0, memcmp(buf, "after", 5));
+		}
+	}
+}
+
+/* Signals at any time, in handlers that send, too. */
+static struct l5_map *tick_map;
+static uint64_t tick_sent, tick_nested;
+
+static void on_tick(int sig)
+{
+	int saved = errno;
+	ssize_t n;
+
+	(void)sig;
+	n = l5_map_send1(tick_map, -1, "tick", 4);
+	if (n == 4)
+		tick_sent++;
+	else if (n == L5_TRY_NESTED)
+		tick_nested++;
+	errno = saved;
+}
+
+TEST_F_TIMEOUT(rings, handler_any_time, 60)
+{
+	const struct itimerspec every = {
+		.it_interval.tv_nsec = 50000,
+		.it_value.tv_nsec = 50000,
+	};
+	struct sigevent ev = {
+		.sigev_notify = SIGEV_SIGNAL,
+		.sigev_signo = SIGALRM,
+	};
+	uint64_t i, sent = 0, ticks = 0, mine = 0;
+	char buf[SIZE];
+	ssize_t n, k;
+	timer_t timer;
+
+	tick_map = self->a;
+	signal(SIGALRM, on_tick);
+	ASSERT_EQ(0, timer_create(CLOCK_MONOTONIC, &ev, &timer));
+	ASSERT_EQ(0, timer_settime(timer, 0, &every, NULL));
+	for (i = 0; i < 3000000u / slow() / slow(); i++) {
+		n = l5_map_send1(self->a, -1, "main", 4);
+		ASSERT_TRUE(n == 4 || n == L5_TRY_AGAIN);
+		sent += n == 4;
+		if (i % 16)
+			continue;
+		do {
+			n = l5_map_recv1(self->b, -1, buf, sizeof(buf));
+			for (k = 0; k < n; k += 4) {
+				mine += !memcmp(buf + k, "main", 4);
+				ticks += !memcmp(buf + k, "tick", 4);
+			}
+		} while (n > 0);
+	}
+	timer_delete(timer);
+	signal(SIGALRM, SIG_IGN);
+	while ((n = l5_map_recv1(self->b, -1, buf, sizeof(buf))) > 0)
+		for (k = 0; k < n; k += 4) {
+			mine += !memcmp(buf + k, "main", 4);
+			ticks += !memcmp(buf + k, "tick", 4);
+		}
+	EXPECT_EQ(sent, mine);
+	EXPECT_EQ(tick_sent, ticks);
+	EXPECT_EQ(0, l5_held.n);
+	TH_LOG("%llu ticks sent, %llu met their own thread",
+	       (unsigned long long)tick_sent, (unsigned long long)tick_nested);
+}
+
+/* A peer that writes what it likes, wherever it can. */
+static void *scribble(void *arg)
+{
+	struct l5_native *k = arg;
+	uint64_t seed = 99, word, pos;
+	uint64_t *ctrl = (uint64_t *)k->ctrl[1];
+	uint64_t *data = (uint64_t *)k->data[1];
+
+	while (!l5_load(&k->state[1]->generation)) {
+		pos = l5_load(&k->ctrl[0]->rx_head);
+		switch (rnd(&seed) % 4) {
+		case 0:
+			word = (uint64_t)L5_REC_VALID << 32 |
+			       rnd(&seed) % (SIZE + 9);
+			break;
+		case 1:
+			word = rnd(&seed) % 64 * 8;
+			break;
+		case 2:
+			word = pos + rnd(&seed) % 64 * 8 - 256;
+			break;
+		default:
+			word = rnd(&seed) * 0x100000001ull;
+		}
+		if (rnd(&seed) % 2)
+			l5_store(&data[(pos & (SIZE - 1)) / 8], word);
+		l5_store(&data[rnd(&seed) % (SIZE / 8)], word);
+		l5_store(&ctrl[rnd(&seed) % 24], word);
+	}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(rings, hostile, 60)
+{
+	uint64_t moved = 0, broken = 0;
+	uint8_t buf[2 * SIZE];
+	struct timespec t;
+	const void *p;
+	time_t end;
+	pthread_t th;
+	void *q;
+	ssize_t n;
+	int i;
+
+	if (L5_MAP_FLAT)
+		SKIP(return, "that is a data race, and meant to be");
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	end = t.tv_sec + 3;
+	ASSERT_EQ(0, pthread_create(&th, NULL, scribble, self->k));
+	for (i = 0; t.tv_sec < end; i++) {
+		switch (i % 8) {
+		case 0:
+			n = l5_map_send1(self->a, -1, buf, 64);
+			break;
+		case 1:
+			n = l5_map_send1(self->a, -1, buf, sizeof(buf));
+			break;
+		case 2:
+			n = l5_map_reserve(self->a, -1, &q, sizeof(buf));
+			if (n > 0) {
+				memset(q, 1, n);
+				l5_map_commit(self->a, -1, n);
+			}
+			break;
+		case 3:
+			n = l5_map_recv1(self->a, -1, buf, sizeof(buf));
+			break;
+		case 4:
+			n = l5_map_recv1(self->a, -1, buf, 64);
+			break;
+		case 5:
+			n = l5_map_tryrecv(self->a, -1, &(struct iovec){
+					   buf, sizeof(buf) }, 1, L5_TRY_PEEK);
+			break;
+		case 6:
+			n = l5_map_peek(self->a, -1, &p);
+			if (n > 0) {
+				memcpy(buf, p, n);
+				l5_map_release(self->a, -1, n);
+			}
+			break;
+		default:
+			n = l5_map_readable(self->a) + l5_map_writable(self->a);
+			clock_gettime(CLOCK_MONOTONIC, &t);
+		}
+		ASSERT_LE(n, (ssize_t)sizeof(buf));
+		moved += n > 0;
+		broken += n == L5_TRY_BROKEN;
+		/* as if it were not for that */
+		__atomic_store_n(&self->k->state[0]->flags, 0,
+				 __ATOMIC_RELAXED);
+	}
+	l5_store(&self->k->state[1]->generation, 1);
+	ASSERT_EQ(0, pthread_join(th, NULL));
+	EXPECT_LT(0, moved);
+	EXPECT_LT(0, broken);
+	EXPECT_EQ(0, l5_held.n);
+}
+
+/* How long to wait follows what it was good for. */
+TEST(adapt)
+{
+	struct l5_adapt a;
+	struct rusage r0, r1;
+	struct l5_native *k = l5_native_new(SIZE);
+	struct l5_map *m = l5_native_map(k, 0, 1);
+	uint64_t start, cpu;
+	int i;
+
+	l5_adapt_init(&a);
+	l5_adapt_set(&a, -1, -1);
+	EXPECT_EQ(0, a.win);
+	/* short sleeps make it wait, long ones make it stop */
+	l5_adapt_woke(&a, l5_map_now() - 20000);
+	EXPECT_LE(30000, a.win);
+	for (i = 0; i < 10; i++)
+		l5_adapt_woke(&a, l5_map_now() - 150000);
+	EXPECT_EQ(200000, a.win);
+	for (i = 0; i < 10; i++)
+		l5_adapt_woke(&a, l5_map_now() - 10000000);
+	EXPECT_EQ(0, a.win);
+	/* as told, and not otherwise */
+	l5_adapt_set(&a, 0, 0);
+	l5_adapt_woke(&a, l5_map_now() - 20000);
+	EXPECT_EQ(0, a.win);
+
+	/* an idle one costs nothing: ten seconds of long waits in an instant */
+	l5_adapt_woke(&m->rx_adapt, l5_map_now() - 150000);
+	getrusage(RUSAGE_THREAD, &r0);
+	for (i = 0; i < 1000; i++) {
+		EXPECT_FALSE(l5_map_wait_rx(m, &start));
+		l5_map_woke_rx(m, start - 10000000);
+	}
+	getrusage(RUSAGE_THREAD, &r1);
+	cpu = (r1.ru_utime.tv_sec - r0.ru_utime.tv_sec) * 1000000 +
+	      r1.ru_utime.tv_usec - r0.ru_utime.tv_usec +
+	      (r1.ru_stime.tv_sec - r0.ru_stime.tv_sec) * 1000000 +
+	      r1.ru_stime.tv_usec - r0.ru_stime.tv_usec;
+	EXPECT_GT(20000 * slow(), cpu);
+
+	/* told to spin it does */
+	l5_adapt_set(&m->rx_adapt, 2000, 0);
+	start = l5_map_now();
+	EXPECT_FALSE(l5_map_wait_rx(m, &start));
+	EXPECT_LE(2000000, l5_map_now() - start);
+	l5_native_unmap(m);
+	l5_native_free(k);
+}
+
+/* Two processes on one CPU go on, and do not wait for time slices to end. */
+TEST_F_TIMEOUT(rings, one_cpu, 120)
+{
+	const int rounds = 20000 / slow();
+	cpu_set_t cpus;
+	struct l5_map *m;
+	char buf[64] = { 0 };
+	uint64_t start;
+	pid_t pid;
+	int i;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(sched_getcpu(), &cpus);
+	ASSERT_EQ(0, sched_setaffinity(0, sizeof(cpus), &cpus));
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		m = l5_native_map(self->k, 1, 2);
+		while (l5_native_recv(m, buf, sizeof(buf)))
+			l5_native_send(m, buf, sizeof(buf));
+		_exit(0);
+	}
+	start = l5_map_now();
+	for (i = 0; i < rounds; i++) {
+		ASSERT_TRUE(l5_native_send(self->a, buf, sizeof(buf)));
+		ASSERT_TRUE(l5_native_recv(self->a, buf, sizeof(buf)));
+	}
+	start = l5_map_now() - start;
+	TH_LOG("%.0f round trips/s", rounds * 1e9 / start);
+	/* a slice is some milliseconds */
+	EXPECT_GT(500000ull * slow(), start / rounds);
+	l5_native_flag(self->k, 1, L5_MAP_RX_ASK);
+	ASSERT_EQ(pid, waitpid(pid, &i, 0));
+	EXPECT_EQ(0, i);
+}
+
+/* What cannot be mapped says why. */
+TEST(no_rings)
+{
+	int sv[2];
+
+	EXPECT_EQ(NULL, l5_map_new(-1));
+	EXPECT_EQ(EBADF, errno);
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
+	EXPECT_EQ(NULL, l5_map_new(sv[0]));
+	EXPECT_EQ(ENOTTY, errno);
+	EXPECT_EQ(NULL, l5_map(-1));
+	EXPECT_EQ(EBADF, errno);
+	close(sv[1]);
+	close(sv[0]);
+}
+
+/* The public functions over sockets that have no rings. */
+FIXTURE(plain)
+{
+	struct l5_conn *c;
+	struct l5_conn *s;
+};
+
+FIXTURE_VARIANT(plain)
+{
+	bool unix_socket;
+};
+
+FIXTURE_VARIANT_ADD(plain, inet)
+{
+	.unix_socket = false,
+};
+
+FIXTURE_VARIANT_ADD(plain, unix)
+{
+	.unix_socket = true,
+};
+
+FIXTURE_SETUP(plain)
+{
+	struct sockaddr_in sin;
+	socklen_t len = sizeof(sin);
+	char name[64], port[16];
+	int fd;
+
+	if (variant->unix_socket) {
+		snprintf(name, sizeof(name), "@l5-unit-%d", getpid());
+		fd = l5_listen(name, NULL, 5);
+		ASSERT_LE(0, fd);
+		self->c = l5_connect(name, NULL, SOCK_CLOEXEC);
+	} else {
+		fd = l5_listen("127.0.0.1", "0", 5);
+		ASSERT_LE(0, fd);
+		ASSERT_EQ(0, getsockname(fd, (struct sockaddr *)&sin, &len));
+		snprintf(port, sizeof(port), "%d", ntohs(sin.sin_port));
+		self->c = l5_connect("127.0.0.1", port, SOCK_CLOEXEC);
+	}
+	ASSERT_NE(NULL, self->c);
+	self->s = l5_accept(fd, SOCK_CLOEXEC);
+	ASSERT_NE(NULL, self->s);
+	close(fd);
+}
+
+FIXTURE_TEARDOWN(plain)
+{
+	EXPECT_EQ(0, l5_close(self->c));
+	EXPECT_EQ(0, l5_close(self->s));
+}
+
+TEST_F(plain, calls)
+{
+	struct iovec v[2] = { { "ab", 2 }, { "cd", 2 } };
+	char buf[100] = "";
+	const void *p;
+	void *q;
+
+	EXPECT_EQ(3, l5_send(self->c, "one", 3, 0));
+	EXPECT_EQ(3, l5_recv(self->s, buf, sizeof(buf), 0));
+	EXPECT_EQ(4, l5_sendv(self->c, v, 2, 0));
+	v[0] = (struct iovec){ buf, 1 };
+	v[1] = (struct iovec){ buf + 1, 10 };
+	EXPECT_EQ(4, l5_recvv(self->s, v, 2, 0));
+	EXPECT_EQ(0, memcmp(buf, "abcd", 4));
+
+	EXPECT_EQ(-1, l5_recv(self->s, buf, 1, MSG_DONTWAIT));
+	EXPECT_EQ(EAGAIN, errno);
+	EXPECT_EQ(0, l5_set_nonblock(self->s, true));
+	EXPECT_EQ(-1, l5_recv(self->s, buf, 1, 0));
+	EXPECT_EQ(EAGAIN, errno);
+	EXPECT_EQ(-1, l5_peek(self->s, &p, 0));
+	EXPECT_EQ(EAGAIN, errno);
+	EXPECT_EQ(0, l5_set_nonblock(self->s, false));
+
+	EXPECT_EQ(5, l5_reserve(self->c, &q, 5, 0));
+	memcpy(q, "hello", 5);
+	EXPECT_EQ(5, l5_commit(self->c, 5));
+	EXPECT_EQ(-1, l5_commit(self->c, 1));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(5, l5_peek(self->s, &p, 0));
+	EXPECT_EQ(0, memcmp(p, "hello", 5));
+	EXPECT_EQ(0, l5_release(self->s, 2));
+	EXPECT_EQ(3, l5_peek(self->s, &p, 0));
+	EXPECT_EQ(0, memcmp(p, "llo", 3));
+	EXPECT_EQ(0, l5_release(self->s, 3));
+	EXPECT_EQ(-1, l5_release(self->s, 0));
+	EXPECT_EQ(EINVAL, errno);
+
+	EXPECT_EQ(0, l5_wait(self->s, POLLIN, 0));
+	EXPECT_EQ(0, l5_wait(self->s, POLLIN, 10));
+	EXPECT_EQ(POLLOUT, l5_wait(self->s, POLLIN | POLLOUT, -1));
+	EXPECT_EQ(1, l5_send(self->c, "x", 1, MSG_NOSIGNAL));
+	EXPECT_EQ(POLLIN, l5_wait(self->s, POLLIN, -1));
+	EXPECT_EQ(1, l5_recv(self->s, buf, 10, 0));
+	EXPECT_EQ(0, shutdown(l5_conn_fd(self->c), SHUT_WR));
+	EXPECT_EQ(0, l5_recv(self->s, buf, 10, 0));
+	EXPECT_EQ(0, l5_peek(self->s, &p, 0));
+	EXPECT_EQ(-1, l5_send(self->c, "x", 1, MSG_NOSIGNAL));
+	EXPECT_EQ(EPIPE, errno);
+	EXPECT_EQ(1, l5_reserve(self->c, &q, 1, MSG_NOSIGNAL));
+	EXPECT_EQ(-1, l5_commit(self->c, 1));
+	EXPECT_EQ(EPIPE, errno);
+}
+
+TEST_F(plain, wait_any)
+{
+	struct l5_event e[3] = {
+		{ .conn = self->s, .events = POLLIN },
+		{ .conn = NULL, .events = POLLIN },
+		{ .conn = self->c, .events = POLLIN },
+	};
+	char c;
+
+	EXPECT_EQ(0, l5_wait_any(e, 3, 0));
+	EXPECT_EQ(0, l5_wait_any(e, 3, 20));
+	EXPECT_EQ(-1, l5_wait_any(e, -1, 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(1, l5_send(self->c, "x", 1, 0));
+	EXPECT_EQ(1, l5_wait_any(e, 3, -1));
+	EXPECT_EQ(POLLIN, e[0].revents);
+	EXPECT_EQ(0, e[1].revents);
+	EXPECT_EQ(0, e[2].revents);
+	EXPECT_EQ(1, l5_send(self->s, "x", 1, 0));
+	EXPECT_EQ(2, l5_wait_any(e, 3, -1));
+	EXPECT_EQ(1, l5_recv(self->s, &c, 1, 0));
+	EXPECT_EQ(1, l5_recv(self->c, &c, 1, 0));
+}
+
+TEST(names)
+{
+	int fd;
+
+	EXPECT_EQ(NULL, l5_connect(NULL, NULL, 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(-1, l5_listen("no address at all", "0", 1));
+	EXPECT_EQ(EADDRNOTAVAIL, errno);
+	EXPECT_EQ(-1, l5_socket(AF_PACKET, 0));
+	EXPECT_EQ(EAFNOSUPPORT, errno);
+	EXPECT_EQ(NULL, l5_connect("@no such name", NULL, 0));
+	EXPECT_EQ(ECONNREFUSED, errno);
+	fd = l5_listen(NULL, "0", 1);
+	EXPECT_LE(0, fd);
+	close(fd);
+}
+
+TEST_HARNESS_MAIN

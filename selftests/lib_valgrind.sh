@@ -1,0 +1,10 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The library's own tests under valgrind: each of them is a process of its own,
+# and one in which memory is misused or lost ends with a status that fails it.
+
+cd "$(dirname "$0")" || exit 1
+../vm/deps valgrind || exit 1
+L5_VALGRIND=1 exec valgrind -q --error-exitcode=9 --leak-check=full \
+	--trace-children=yes build/lib_unit
