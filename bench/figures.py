@@ -14,6 +14,7 @@ import re
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.path.join(HERE, "out")
 STAT = "/proc/net/l5_stat"
+PLACES = ("vm", "native")
 SETS = ("rr", "stream", "map", "crr", "redis", "memcached", "nginx", "pgbench",
         "idle")
 
@@ -39,7 +40,7 @@ def machine():
 
 def place():
     """Where this runs: in a VM of the lab, or natively on this machine."""
-    return "vm" if "L5_KERNEL" in os.environ else "native"
+    return PLACES["L5_KERNEL" not in os.environ]
 
 
 def counters():
