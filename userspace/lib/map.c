@@ -454,6 +454,38 @@ static int l5_map_lock_wait(struct l5_map *m, int fd, unsigned int which,
 	}
 }
 
+/*
+ * The cursors as the last holder left them. If it died, the peer has not heard
+ * of what it did last, nor of what mending does.
+ */
+static int l5_map_load_tx(struct l5_map *m, int fd, bool died)
+{
+	if (l5_prod_load(&m->prod, m->own, m->peer))
+		return -1;
+	if (!died)
+		return 0;
+	if (l5_prod_mend(&m->prod, m->own, m->peer,
+			 l5_map_tx_slot(m, m->prod.tail)))
+		return -1;
+	/* F, pairs with E */
+	l5_mb();
+	l5_map_published(m, fd);
+	return 0;
+}
+
+static int l5_map_load_rx(struct l5_map *m, int fd, bool died)
+{
+	if (l5_cons_load(&m->cons, m->own))
+		return -1;
+	if (!died)
+		return 0;
+	l5_cons_mend(&m->cons, m->own, l5_map_rx_slot(m, m->cons.head));
+	/* F, pairs with E */
+	l5_mb();
+	l5_map_freed(m, fd, m->cons.head);
+	return 0;
+}
+
 /* @got: what l5_lock_try() said, 0 if it was not asked */
 int l5_map_lock_slow(struct l5_map *m, int fd, unsigned int which,
 		     struct l5_guard *g, int got)
@@ -473,17 +505,10 @@ int l5_map_lock_slow(struct l5_map *m, int fd, unsigned int which,
 		return got;
 	}
 	g->held->state = L5_HELD_YES;
-	if (which == L5_LOCK_TX) {
-		err = l5_prod_load(&m->prod, m->own, m->peer);
-		if (!err && got == 2)
-			err = l5_prod_mend(&m->prod, m->own, m->peer,
-					   l5_map_tx_slot(m, m->prod.tail));
-	} else {
-		err = l5_cons_load(&m->cons, m->own);
-		if (!err && got == 2)
-			l5_cons_mend(&m->cons, m->own,
-				     l5_map_rx_slot(m, m->cons.head));
-	}
+	if (which == L5_LOCK_TX)
+		err = l5_map_load_tx(m, fd, got == 2);
+	else
+		err = l5_map_load_rx(m, fd, got == 2);
 	if (!err)
 		return 0;
 	l5_map_unlock(m, fd, which, g);
