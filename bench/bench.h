@@ -44,8 +44,7 @@ struct address {
 
 enum wait_mode {
 	WAIT_BLOCK,		/* in recv() and send() */
-	WAIT_POLL,		/* nowhere: nonblocking calls until it works,
-				 * libl5's own spinning */
+	WAIT_POLL,		/* nowhere: nonblocking, libl5 spins itself */
 	WAIT_EPOLL,		/* in epoll_wait(), as an event loop does */
 };
 
@@ -61,8 +60,7 @@ struct setup {
 	enum pinning pinning;
 	double seconds;		/* a sample's length */
 	int spin_us;		/* L5_SPIN_US, -1: leave it alone */
-	int buffer;		/* SO_SNDBUF and SO_RCVBUF, or a ring in a
-				 * memfd; 0: leave them alone */
+	int buffer;		/* SO_SNDBUF and SO_RCVBUF, 0: leave alone */
 	bool any_carrier;	/* an AF_L5 connection may stay on its bootstrap */
 };
 
@@ -119,16 +117,6 @@ void stream_end(struct stream *st);
 void stream_close(struct stream *st);
 
 void *array_alloc(size_t len);
-
-/* One turn of a loop that waits for another CPU. */
-static inline void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ __volatile__("yield");
-#endif
-}
 
 #define PATTERN_TURNS	251	/* prime: repeats late at every size */
 

@@ -19,19 +19,22 @@
 #include <unistd.h>
 #include <sys/mman.h>
 
+#include "../userspace/lib/map.h"
+
 #define WARM_UP		10000	/* round trips before the clock runs */
-#define SIZE_MAX_RR	256
 #define PIECE		(128ul << 10)
 
-typedef _Atomic(unsigned long) number_t;
+#define LONGEST		256	/* message */
+
+typedef _Atomic(unsigned long)number_t;
 
 /* Behind the number, which is a part of the message. */
-#define TEXT_MAX	(SIZE_MAX_RR - sizeof(number_t))
+#define TEXT_MAX	(LONGEST - sizeof(number_t))
 
 struct slot {
 	number_t number;
 	char text[TEXT_MAX];
-} __attribute__((aligned(SIZE_MAX_RR)));
+} __attribute__((aligned(LONGEST)));
 
 struct limit {
 	struct setup setup;
@@ -49,7 +52,7 @@ static void put(struct slot *s, unsigned long nr, const char *text, size_t len)
 static void get(struct slot *s, unsigned long nr, char *text, size_t len)
 {
 	while (atomic_load_explicit(&s->number, memory_order_acquire) != nr)
-		relax();
+		l5_pause();
 	memcpy(text, s->text, len);
 }
 
@@ -57,8 +60,9 @@ static void get(struct slot *s, unsigned long nr, char *text, size_t len)
  * A copy of constant length is some instructions, of variable length a call:
  * each size has its own loop.
  */
-static __always_inline void serve_size(struct limit *l, size_t len)
+static __always_inline void serve_size(struct limit *l, size_t size)
 {
+	size_t len = size - sizeof(number_t);
 	char text[TEXT_MAX] = "";
 	unsigned long nr;
 
@@ -68,8 +72,9 @@ static __always_inline void serve_size(struct limit *l, size_t len)
 	}
 }
 
-static __always_inline unsigned long ask_size(struct limit *l, size_t len)
+static __always_inline unsigned long ask_size(struct limit *l, size_t size)
 {
+	size_t len = size - sizeof(number_t);
 	char text[TEXT_MAX] = "", back[TEXT_MAX];
 	unsigned long nr;
 
@@ -82,25 +87,44 @@ static __always_inline unsigned long ask_size(struct limit *l, size_t len)
 	return nr - 1 - WARM_UP;
 }
 
-#define EACH_SIZE(X)	X(8) X(16) X(32) X(64) X(128) X(256)
-
 static void serve(void *arg)
 {
 	struct limit *l = arg;
 
 	switch (l->size) {
-#define SERVE(n) case n: serve_size(l, n - sizeof(number_t)); break;
-	EACH_SIZE(SERVE)
+	case 8:
+		return serve_size(l, 8);
+	case 16:
+		return serve_size(l, 16);
+	case 32:
+		return serve_size(l, 32);
+	case 64:
+		return serve_size(l, 64);
+	case 128:
+		return serve_size(l, 128);
+	case 256:
+		return serve_size(l, 256);
 	}
 }
 
 static unsigned long ask(struct limit *l)
 {
 	switch (l->size) {
-#define ASK(n) case n: return ask_size(l, n - sizeof(number_t));
-	EACH_SIZE(ASK)
+	case 8:
+		return ask_size(l, 8);
+	case 16:
+		return ask_size(l, 16);
+	case 32:
+		return ask_size(l, 32);
+	case 64:
+		return ask_size(l, 64);
+	case 128:
+		return ask_size(l, 128);
+	case 256:
+		return ask_size(l, 256);
+	default:
+		errx(1, "no such size: %lu", l->size);
 	}
-	errx(1, "a message has 8, 16, 32, 64, 128 or 256 bytes");
 }
 
 static double round_trips(struct limit *l)
