@@ -44,6 +44,7 @@ static struct {
 	uint32_t life;		/* the last given */
 	uint32_t maps;		/* made so far */
 	int ready;
+	int alone;		/* on the one CPU that we may use */
 	int lock;
 } l5_map_env = { .spin_us = -1, .yields = -1 };
 
@@ -115,8 +116,9 @@ static int l5_env_int(const char *name)
 
 /*
  * How many looks are L5_POLLS_NS: a pause takes from ten cycles to thousands,
- * in a virtual machine. With a single CPU to run on, none is worth it: while
- * we look nobody else can do anything.
+ * in a virtual machine. With a single CPU none is worth it: while we look nobody
+ * else can do anything. If there are others that we may not use, the peer may be
+ * on ours or not: then begin without, and find out (L5_TURNS).
  */
 static void l5_map_calibrate(void)
 {
@@ -127,7 +129,9 @@ static void l5_map_calibrate(void)
 	l5_map_env.spin_us = l5_env_int("L5_SPIN_US");
 	l5_map_env.yields = l5_env_int("L5_YIELDS");
 	CPU_ZERO(&cpus);
-	if (!sched_getaffinity(0, sizeof(cpus), &cpus) && CPU_COUNT(&cpus) == 1)
+	if (!sched_getaffinity(0, sizeof(cpus), &cpus))
+		l5_map_env.alone = CPU_COUNT(&cpus) == 1;
+	if (l5_map_env.alone && sysconf(_SC_NPROCESSORS_ONLN) == 1)
 		return;
 	t = l5_map_now();
 	for (i = 0; i < 128; i++)
@@ -186,7 +190,7 @@ int l5_map_live(void)
 void l5_adapt_init(struct l5_adapt *a)
 {
 	memset(a, 0, sizeof(*a));
-	a->polls = l5_map_polls;
+	a->polls = l5_map_env.alone ? 0 : l5_map_polls;
 	l5_adapt_set(a, l5_map_env.spin_us, l5_map_env.yields);
 }
 

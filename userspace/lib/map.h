@@ -114,6 +114,7 @@ struct l5_map_ops {
  * @cons: under own->rx_lock
  * @tx_adapt: waiting for room
  * @rx_adapt: waiting for data
+ * @asked: own->tx_tail when data was last waited for
  * @ops: the kernel, or what stands for it
  * @priv: for @ops
  * @ref: users
@@ -141,6 +142,7 @@ struct l5_map {
 	struct l5_adapt tx_adapt;
 	struct l5_cons cons __attribute__((aligned(L5_LINE)));
 	struct l5_adapt rx_adapt;
+	uint64_t asked;
 };
 
 /**
@@ -525,7 +527,10 @@ static inline void l5_pause(void)
 /* Monotonic nanoseconds */
 uint64_t l5_map_now(void);
 
-/* Looks that make up a few microseconds here; none if there is one CPU. */
+/*
+ * Looks that make up a few microseconds here, or pauses between them; none if
+ * there is but one CPU.
+ */
 extern uint32_t l5_map_polls;
 
 /* As the environment says, or adaptive; once l5_map_live() was called. */
@@ -593,11 +598,23 @@ static inline bool l5_map_tx_ready(const void *arg)
  * @m: the end
  * @start: for l5_map_woke_rx()
  *
+ * Who answers is waited for eagerly. Who gets a stream has caught up with the
+ * writer, and would only pull the line that is being written from under its
+ * hands for every message: it looks away for a moment first.
+ *
  * Return: true if it is worth trying again, false if it is time to sleep in
  * the kernel.
  */
 static inline bool l5_map_wait_rx(struct l5_map *m, uint64_t *start)
 {
+	uint64_t tail = l5_load(&m->own->tx_tail);
+	uint32_t i;
+
+	if (tail != l5_load(&m->asked))
+		l5_store(&m->asked, tail);
+	else if (l5_load(&m->rx_adapt.win) && l5_load(&m->rx_adapt.polls))
+		for (i = l5_map_polls / 4; i; i--)
+			l5_pause();
 	return l5_adapt_wait(&m->rx_adapt, l5_map_rx_ready, m, start);
 }
 
