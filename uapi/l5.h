@@ -133,23 +133,25 @@ struct l5_info {
  * long as &struct l5_map_info says and, mapped twice as long, comes twice back
  * to back. Not connected: ENOTCONN; carried by the bootstrap: EOPNOTSUPP; no
  * memory for whole rings: ENOMEM. A child of fork() has none of it and maps
- * for itself.
+ * for itself. None is 0, so that an offset that lost its upper half is EINVAL.
  */
-#define L5_MMAP_OWN		(0ULL << 32)	/* struct l5_ctrl, read-write */
-#define L5_MMAP_PEER		(1ULL << 32)	/* struct l5_ctrl */
-#define L5_MMAP_STATE		(2ULL << 32)	/* struct l5_map_state */
-#define L5_MMAP_TX		(3ULL << 32)	/* data, read-write */
-#define L5_MMAP_RX		(4ULL << 32)	/* data */
+#define L5_MMAP_OWN		(1ULL << 32)	/* struct l5_ctrl, read-write */
+#define L5_MMAP_PEER		(2ULL << 32)	/* struct l5_ctrl */
+#define L5_MMAP_STATE		(3ULL << 32)	/* struct l5_map_state */
+#define L5_MMAP_TX		(4ULL << 32)	/* data, read-write */
+#define L5_MMAP_RX		(5ULL << 32)	/* data */
 
 /* Bits of l5_map_state.flags */
 #define L5_MAP_TX_ASK		0x1	/* send by system call from now on */
 #define L5_MAP_RX_ASK		0x2	/* an empty ring: ask recv() why */
 #define L5_MAP_BELL		0x4	/* ring after whatever is published */
+#define L5_MAP_FLAGS		0x7	/* all that are defined */
 
 /**
  * struct l5_map_state - what the kernel says about a connection
  * @flags: L5_MAP_*; the first two are never taken back
  * @generation: counts changes of @flags
+ * @version: of the rules that mapped traffic keeps, 0 so far
  * @transport: an &enum l5_transport
  * @tx_size: bytes of the ring this end writes
  * @rx_size: bytes of the ring this end reads
@@ -158,10 +160,14 @@ struct l5_info {
  * before the end comes before the end. A sender reads it after it has taken
  * tx_lock, and again after it has published: if L5_MAP_TX_ASK came in between,
  * it rings L5_BELL_DATA, and the kernel does what TCP would.
+ *
+ * Who sees a version or a flag that it does not know leaves the memory alone
+ * and makes system calls, which are always right.
  */
 struct l5_map_state {
 	__u32 flags;
 	__u32 generation;
+	__u32 version;
 	__u32 transport;
 	__u32 tx_size;
 	__u32 rx_size;
@@ -173,13 +179,13 @@ struct l5_map_state {
  *	this end, 0 if that is nothing
  * @tx_size: bytes of the ring this end writes
  * @rx_size: bytes of the ring this end reads
- * @flags: 0 so far
+ * @reserved: 0 so far
  */
 struct l5_map_info {
 	__u32 id;
 	__u32 tx_size;
 	__u32 rx_size;
-	__u32 flags;
+	__u32 reserved[5];
 };
 
 /* Arguments of the calls below: which of the peer's, or own, wait words. */

@@ -97,6 +97,8 @@
 #endif
 
 #define L5_LINE			64
+/* What is apart in the control page: also where lines are fetched in pairs. */
+#define L5_GROUP		128
 #define L5_HDR			((__u32)sizeof(__u64))
 
 /* Sizes a ring may have: powers of two between these. */
@@ -136,7 +138,7 @@
  * @rx_lock: held by who changes @rx_head and @rx_pos
  *
  * Written by its owner, and by the kernel, which alone clears the wait words.
- * What changes together shares a line; the wait words have one of their own,
+ * What changes together is a group; the wait words are one of their own,
  * since the peer looks at them after every message. The lock words are for the
  * owner's threads and processes, and for the kernel when one of them makes a
  * system call; they mean nothing to the peer. All that has no name is zero.
@@ -146,17 +148,17 @@ struct l5_ctrl {
 	__u32 version;
 	__u32 features;
 	__u64 tx_bytes;
-	__u8 line0[L5_LINE - 24];
+	__u8 group0[L5_GROUP - 24];
 	__u64 rx_head;
 	__u64 rx_pos;
 	__u64 rx_bytes;
-	__u8 line1[L5_LINE - 24];
+	__u8 group1[L5_GROUP - 24];
 	__u32 rx_wait;
 	__u32 tx_wait;
-	__u8 line2[L5_LINE - 8];
+	__u8 group2[L5_GROUP - 8];
 	__u32 tx_lock;
 	__u32 rx_lock;
-	__u8 line3[L5_LINE - 8];
+	__u8 group3[L5_GROUP - 8];
 };
 
 /**
