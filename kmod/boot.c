@@ -723,10 +723,23 @@ static void l5_shutdown_ring(struct l5_sock *l5, int how)
 		if (locked)
 			l5_ring_unlock(l5, L5_LOCK_TX);
 	}
-	if (l5->proto != L5PROTO_UNIX &&
-	    test_bit(L5_END_DEAF, &own->flags) &&
-	    test_bit(L5_END_FIN, &own->flags))
-		set_bit(L5_END_CLOSED, &own->flags);
+}
+
+/*
+ * Shut down both ways: what is sent to it from now on TCP answers by a reset.
+ * Only once the bootstrap does, or it would take such a byte for data.
+ */
+static void l5_shutdown_closed(struct l5_sock *l5)
+{
+	struct l5_end *own = l5_own(l5);
+
+	if (l5->proto == L5PROTO_UNIX ||
+	    !test_bit(L5_END_DEAF, &own->flags) ||
+	    !test_bit(L5_END_FIN, &own->flags) ||
+	    test_and_set_bit(L5_END_CLOSED, &own->flags))
+		return;
+	l5_map_flag(l5_peer(l5), L5_MAP_TX_ASK);
+	l5_conn_changed(l5->conn, !l5->end);
 }
 
 /**
@@ -754,6 +767,8 @@ int l5_shutdown(struct socket *sock, int how)
 		l5_meet_close(l5);
 	}
 	err = l5->boot->ops->shutdown(l5->boot, how);
+	if (l5_state(l5) == L5_SHM)
+		l5_shutdown_closed(l5);
 	if (unlisten) {
 		l5_listen_unhook(l5);
 		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);

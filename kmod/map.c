@@ -73,7 +73,7 @@ static int l5_mapper_release(struct inode *inode, struct file *file)
 	mutex_unlock(&e->map_lock);
 	l5_mapper_died(m, &e->ctrl->tx_lock);
 	l5_mapper_died(m, &e->ctrl->rx_lock);
-	wake_up_all(&e->lock_wait);
+	l5_conn_unlocked(m->conn, m->end);
 	/* it may have died between moving a cursor and ringing */
 	l5_conn_ring(m->conn, !m->end, L5_BELL_DATA | L5_BELL_ROOM);
 	l5_conn_put(m->conn);
@@ -410,7 +410,7 @@ static int l5_map_lock(struct l5_sock *l5, unsigned long dir)
 
 	if (dir != L5_LOCK_TX && dir != L5_LOCK_RX)
 		return -EINVAL;
-	err = l5_ring_lock_wait(l5, dir, &timeo);
+	err = l5_ring_lock_wait(l5, dir, &timeo, true);
 	return err && signal_pending(current) ? -EINTR : 0;
 }
 
@@ -418,7 +418,7 @@ static int l5_map_unlock(struct l5_sock *l5, unsigned long dir)
 {
 	if (dir != L5_LOCK_TX && dir != L5_LOCK_RX)
 		return -EINVAL;
-	wake_up_all(&l5_own(l5)->lock_wait);
+	l5_conn_unlocked(l5->conn, l5->end);
 	return 0;
 }
 

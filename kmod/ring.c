@@ -257,6 +257,26 @@ void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5)
 }
 
 /*
+ * Wake who waits for anything of a socket. Without saying what for: a waiter
+ * that is told need not poll again, as a multishot one of io_uring does not,
+ * but it is polling that arms the wait words.
+ */
+static void l5_wake(struct sock *sk, bool room)
+{
+	struct socket_wq *wq = rcu_dereference(sk->sk_wq);
+
+	if (skwq_has_sleeper(wq)) {
+		/* who sends often waits for the answer, who reads reads on */
+		if (room)
+			wake_up_interruptible(&wq->wait);
+		else
+			wake_up_interruptible_sync(&wq->wait);
+	}
+	sk_wake_async(sk, room ? SOCK_WAKE_SPACE : SOCK_WAKE_WAITD,
+		      room ? POLL_OUT : POLL_IN);
+}
+
+/*
  * Ring an end's doorbell: it said in its control page that it may sleep. Its
  * socket is not referenced, only kept by RCU, and gone after its release. Who
  * asked for SIGIO stays armed, since it may never look again by itself.
@@ -271,10 +291,48 @@ static void l5_bell(struct l5_end *e, u32 *wait, bool room)
 		l5_wait_clear(wait);
 	if (sk)
 		l5_count(l5_sk(sk), L5_STAT_DOORBELLS, 1);
-	if (sk && room)
-		sk->sk_write_space(sk);
-	else if (sk)
-		sk->sk_data_ready(sk);
+	if (sk)
+		l5_wake(sk, room);
+	rcu_read_unlock();
+}
+
+/**
+ * l5_conn_changed() - an end's state changed: wake who waits there
+ * @conn: the connection
+ * @end: whose
+ *
+ * Context: any.
+ */
+void l5_conn_changed(struct l5_conn *conn, int end)
+{
+	struct sock *sk;
+
+	rcu_read_lock();
+	sk = rcu_dereference(conn->end[end].sk);
+	if (sk)
+		sk->sk_state_change(sk);
+	rcu_read_unlock();
+}
+
+/**
+ * l5_conn_unlocked() - a lock word may have come free that someone waits for
+ * @conn: the connection
+ * @end: whose
+ *
+ * Also who would not wait for it has to hear: he was told to try again.
+ *
+ * Context: process.
+ */
+void l5_conn_unlocked(struct l5_conn *conn, int end)
+{
+	struct l5_end *e = &conn->end[end];
+	struct sock *sk;
+
+	wake_up_all(&e->lock_wait);
+	rcu_read_lock();
+	sk = rcu_dereference(e->sk);
+	if (sk)
+		l5_wake(sk, false);
 	rcu_read_unlock();
 }
 
@@ -358,15 +416,9 @@ bool l5_conn_close(struct l5_sock *l5, bool reset)
  */
 void l5_conn_fin(struct l5_sock *l5)
 {
-	struct sock *sk;
-
 	set_bit(L5_END_FIN, &l5_own(l5)->flags);
 	l5_map_flag(l5_peer(l5), L5_MAP_RX_ASK);
-	rcu_read_lock();
-	sk = rcu_dereference(l5_peer(l5)->sk);
-	if (sk)
-		sk->sk_state_change(sk);
-	rcu_read_unlock();
+	l5_conn_changed(l5->conn, !l5->end);
 }
 
 /* The page at a position, NULL if it was never written. */
@@ -390,6 +442,30 @@ static u64 *l5_ring_slot(struct l5_end *e, u64 pos)
 static struct page **l5_ring_page_at(struct l5_end *e, u64 number)
 {
 	return &e->pages[number & ((e->size >> PAGE_SHIFT) - 1)];
+}
+
+/*
+ * The number after the last page. T, pairs with U: who sees it sees the pages,
+ * and of @first a value as old at most.
+ */
+static u64 l5_ring_end(const struct l5_end *e)
+{
+	return smp_load_acquire(&e->next);
+}
+
+/* A page more. The page is there, and @first is what it is to be. */
+static void l5_ring_grew(struct l5_end *e)
+{
+	/* U, pairs with T */
+	smp_store_release(&e->next, e->next + 1);
+}
+
+/* Does each place have its page for good? */
+static bool l5_ring_whole(const struct l5_end *e)
+{
+	u64 next = l5_ring_end(e);
+
+	return next - READ_ONCE(e->first) == e->size >> PAGE_SHIFT;
 }
 
 /*
@@ -422,15 +498,8 @@ static int l5_ring_next_page(struct l5_sock *l5, struct l5_end *e)
 	}
 	/* O, pairs with N */
 	smp_store_release(l5_ring_page_at(e, e->next), page);
-	WRITE_ONCE(e->next, e->next + 1);
+	l5_ring_grew(e);
 	return 0;
-}
-
-/* Does each place have its page for good? */
-static bool l5_ring_whole(const struct l5_end *e)
-{
-	return READ_ONCE(e->next) - READ_ONCE(e->first) ==
-	       e->size >> PAGE_SHIFT;
 }
 
 /* The array of pages. Return: false if there is no memory for it. */
@@ -458,7 +527,7 @@ static int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len)
 	u64 pos = e->prod.tail;
 	int have;
 
-	if (READ_ONCE(e->next) << PAGE_SHIFT >= pos + len || l5_ring_whole(e)) {
+	if (l5_ring_end(e) << PAGE_SHIFT >= pos + len || l5_ring_whole(e)) {
 		WRITE_ONCE(e->starved, 0);
 		return len;
 	}
@@ -514,7 +583,7 @@ static void l5_ring_complete(struct l5_end *e, struct list_head *pages)
 		list_del(&page->lru);
 		/* O, pairs with N */
 		smp_store_release(l5_ring_page_at(e, e->next), page);
-		WRITE_ONCE(e->next, e->next + 1);
+		l5_ring_grew(e);
 	}
 }
 
@@ -533,8 +602,6 @@ int l5_ring_populate(struct l5_conn *conn)
 	u32 grant, n;
 	int err = 0;
 
-	if (l5_ring_whole(e0) && l5_ring_whole(e1))
-		return 0;
 	mutex_lock(&e0->fill_lock);
 	mutex_lock_nested(&e1->fill_lock, SINGLE_DEPTH_NESTING);
 	grant = l5_ring_ungranted(e0) + l5_ring_ungranted(e1);
@@ -753,6 +820,10 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		if (freed >= ring->size / 2) {
 			l5_ring_freed(l5);
 			freed = 0;
+			/* records may be as small as the peer likes */
+			cond_resched();
+			if (fatal_signal_pending(current))
+				break;
 		}
 		if (done == len)
 			break;
@@ -927,6 +998,7 @@ static struct mutex *l5_lock_mutex(struct l5_sock *l5, int dir)
  * @l5: a socket in state L5_SHM
  * @dir: L5_LOCK_TX or L5_LOCK_RX
  * @timeo: jiffies, what is left of it on return
+ * @intr: whether a signal ends it that does not kill
  *
  * Wakes now and then without being asked to, since a process may forget, or
  * scribble over the word; and by a signal, since it may be stopped.
@@ -934,7 +1006,7 @@ static struct mutex *l5_lock_mutex(struct l5_sock *l5, int dir)
  * Return: 0 if it is worth trying, -EAGAIN after *timeo, or as
  * sock_intr_errno().
  */
-int l5_ring_lock_wait(struct l5_sock *l5, int dir, long *timeo)
+int l5_ring_lock_wait(struct l5_sock *l5, int dir, long *timeo, bool intr)
 {
 	struct l5_end *own = l5_own(l5);
 	u32 *word = l5_lock_word(own, dir);
@@ -945,11 +1017,12 @@ int l5_ring_lock_wait(struct l5_sock *l5, int dir, long *timeo)
 
 	if (!*timeo)
 		return -EAGAIN;
-	prepare_to_wait(&own->lock_wait, &wait, TASK_INTERRUPTIBLE);
+	prepare_to_wait(&own->lock_wait, &wait,
+			intr ? TASK_INTERRUPTIBLE : TASK_KILLABLE);
 	old = l5_load(word);
 	if (!(old & L5_LOCK_ID))
 		goto out;
-	if (signal_pending(current)) {
+	if (intr ? signal_pending(current) : fatal_signal_pending(current)) {
 		err = sock_intr_errno(*timeo);
 		goto out;
 	}
@@ -982,8 +1055,10 @@ static int l5_ring_load(struct l5_sock *l5, int dir, bool mend)
 		if (l5_cons_load(&own->cons, own->ctrl) < 0)
 			return -EPROTO;
 		slot = mend ? l5_ring_slot(peer, own->cons.head) : NULL;
-		if (slot)
+		if (slot) {
 			l5_cons_mend(&own->cons, own->ctrl, slot);
+			l5_ring_freed(l5);
+		}
 	}
 	return 0;
 }
@@ -993,7 +1068,7 @@ static int l5_ring_load(struct l5_sock *l5, int dir, bool mend)
  * @l5: a socket in state L5_SHM
  * @dir: L5_LOCK_TX or L5_LOCK_RX
  * @timeo: jiffies to wait for a process that holds the word; 0, of who may not
- *	wait, is still some time, as for a socket's lock
+ *	wait, is still some time, as for a socket's lock, and no signal ends it
  *
  * Return: 0, -EAGAIN, as sock_intr_errno(), or -EPROTO if the cursors make no
  * sense, in which case it is not held.
@@ -1002,6 +1077,7 @@ int l5_ring_lock(struct l5_sock *l5, int dir, long timeo)
 {
 	struct mutex *mutex = l5_lock_mutex(l5, dir);
 	u32 *word = l5_lock_word(l5_own(l5), dir);
+	bool intr = timeo;
 	int got, err;
 
 	timeo = timeo ?: HZ;
@@ -1012,7 +1088,7 @@ int l5_ring_lock(struct l5_sock *l5, int dir, long timeo)
 			break;
 		/* the mutex is not held for as long as a process likes */
 		mutex_unlock(mutex);
-		err = l5_ring_lock_wait(l5, dir, &timeo);
+		err = l5_ring_lock_wait(l5, dir, &timeo, intr);
 		if (err)
 			return err;
 	}
@@ -1032,6 +1108,6 @@ void l5_ring_unlock(struct l5_sock *l5, int dir)
 	struct l5_end *own = l5_own(l5);
 
 	if (l5_unlock(l5_lock_word(own, dir)))
-		wake_up_all(&own->lock_wait);
+		l5_conn_unlocked(l5->conn, l5->end);
 	mutex_unlock(l5_lock_mutex(l5, dir));
 }
