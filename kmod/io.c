@@ -473,6 +473,9 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	msg->msg_namelen = 0;
 	if (flags & MSG_OOB)
 		return -EINVAL;
+	/* a process that sends from a mapped ring looks at nothing else */
+	if (sock_flag(&l5->sk, SOCK_FASYNC))
+		l5_wait_arm(&l5_own(l5)->ctrl->rx_wait);
 	for (;;) {
 		ended = l5_rx_ended(l5);
 		n = l5_ring_lock(l5, L5_LOCK_RX, timeo);
