@@ -27,6 +27,9 @@
 /* Map a socket once it was read or written so often. */
 #define L5_ENV_MAP	"L5_MAP_AFTER"
 
+/* epoll asks the kernel every so many microseconds at least; for tests */
+#define L5_ENV_ASK	"L5_ASK_US"
+
 #define L5_PRELOAD_NAME	"libl5preload.so"
 /* The same for --mode=socket, and nothing but that. */
 #define L5_SOCKET_NAME	"libl5socket.so"

@@ -58,10 +58,11 @@
 			 EPOLLHUP | EPOLLET)
 #define PLAIN_EVENTS	(IN_EVENTS | OUT_EVENTS | QUIET_EVENTS)
 
-#define ASK_MIN		(50 * 1000ull)
-#define ASK_MAX		(500 * 1000ull)
-/* No event for so long, and it is not hot any more. */
-#define COLD		(10 * 1000 * 1000ull)
+/* ns; L5_ASK_US sets both */
+static uint64_t ask_min = 50 * 1000ull;
+static uint64_t ask_max = 500 * 1000ull;
+/* No event for so long, and it is not hot any more; as many times ask_max. */
+#define COLD		(20 * ask_max)
 /* No edge was delivered yet, or it is to be delivered again. */
 #define NO_TAIL		(~0ull)
 
@@ -293,7 +294,7 @@ static struct ep *ep_new(int fd)
 	atomic_store(&ep->off, !ep->shared);
 	if (ep->shared)
 		atomic_store(ep->shared, 0);
-	ep->ask = ASK_MIN;
+	ep->ask = ask_min;
 	ep->asked = 0;
 	ep->adapts = false;
 	atomic_fetch_add(&ep->gen, 1);
@@ -458,8 +459,10 @@ void ep_shared(struct ep *ep)
 	atomic_store(&ep->off, true);
 }
 
-void ep_before_fork(void)
+void ep_start(int ask_us)
 {
+	if (ask_us >= 0)
+		ask_min = ask_max = ask_us * 1000ull;
 }
 
 /*
@@ -868,8 +871,8 @@ static void asked(struct ep *ep, const struct took *t)
 {
 	ep->asked = l5_map_now();
 	if (t->others)
-		ep->ask = ASK_MIN;
-	else if (ep->ask < ASK_MAX)
+		ep->ask = ask_min;
+	else if (ep->ask < ask_max)
 		ep->ask *= 2;
 }
 

@@ -25,9 +25,10 @@ void ep_put(struct ep *ep);
 void ep_shared(struct ep *ep);
 
 /**
- * ep_before_fork() - all sets are about to be shared with a child
+ * ep_start() - at the start
+ * @ask_us: ask the kernel every so often at least; -1: the default
  */
-void ep_before_fork(void);
+void ep_start(int ask_us);
 
 /**
  * ep_forget_parent() - in a child of fork(): there are no sets here

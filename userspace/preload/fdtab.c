@@ -674,7 +674,6 @@ bool fd_ours(void)
 static void before_fork(void)
 {
 	atomic_fetch_add(&fd_forks, 1);
-	ep_before_fork();
 }
 
 static void in_child(void)

@@ -34,6 +34,7 @@
 #include "../lib/l5_env.h"
 #include "../lib/l5_family.h"
 #ifdef L5_FULL
+#include "epoll.h"
 #include "fdtab.h"
 #include "policy.h"
 #include "real.h"
@@ -136,6 +137,7 @@ __attribute__((constructor)) static void start(void)
 		family = loaded;
 #ifdef L5_FULL
 	real_find();
+	ep_start(parse_us(getenv(L5_ENV_ASK)));
 	fd_start(map_after());
 #endif
 }

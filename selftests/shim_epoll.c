@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * epoll under the preload library. The same steps on TCP, and on a mapped
+ * connection, must give the same events: level, edge, oneshot, exclusive,
+ * nested, in several sets, beside other descriptors, shared with a child.
+ */
+#include "shim.h"
+
+#include <stdarg.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+
+/* What a sequence of steps saw. */
+struct log {
+	char text[1 << 16];
+	size_t len;
+};
+
+__attribute__((format(printf, 2, 3)))
+static void note(struct log *l, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	l->len += vsnprintf(l->text + l->len, sizeof(l->text) - l->len, format,
+			    ap);
+	va_end(ap);
+}
+
+#ifdef SHIM_ASK
+/* The kernel is only asked for what user space does not know. */
+__attribute__((constructor(101))) static void ask(void)
+{
+	setenv("L5_ASK_US", SHIM_ASK, 1);
+}
+#endif
+
+/* Give the other end's network time. */
+static void settle(void)
+{
+	usleep(20000);
+}
+
+static int by_data(const void *a, const void *b)
+{
+	const struct epoll_event *x = a, *y = b;
+
+	return (x->data.u64 > y->data.u64) - (x->data.u64 < y->data.u64);
+}
+
+/* What epoll says, sorted. */
+static void see(struct log *l, int ep, int timeout)
+{
+	struct epoll_event ev[16];
+	int n, i;
+
+	n = epoll_wait(ep, ev, 16, timeout);
+	note(l, "%d:", n);
+	qsort(ev, n > 0 ? n : 0, sizeof(ev[0]), by_data);
+	for (i = 0; i < n; i++)
+		note(l, " %d=%x", ev[i].data.u32, ev[i].events);
+	note(l, "\n");
+}
+
+static int ctl(int ep, int op, int fd, uint32_t events, int id)
+{
+	struct epoll_event ev = { .events = events, .data.u32 = id };
+
+	return epoll_ctl(ep, op, fd, &ev);
+}
+
+#define ADD(ep, fd, events, id)	note(l, "add %d\n", \
+				     ctl(ep, EPOLL_CTL_ADD, fd, events, id))
+#define MOD(ep, fd, events, id)	note(l, "mod %d\n", \
+				     ctl(ep, EPOLL_CTL_MOD, fd, events, id))
+#define DEL(ep, fd)		note(l, "del %d\n", \
+				     ctl(ep, EPOLL_CTL_DEL, fd, 0, 0))
+#define SEND(fd, n)		do { \
+					note(l, "send %zd\n", \
+					     write(fd, data, n)); \
+					settle(); \
+				} while (0)
+#define RECV(fd, n)		note(l, "recv %zd\n", \
+				     recv(fd, data, n, MSG_DONTWAIT))
+#define SEE(ep)			see(l, ep, 0)
+#define WAIT(ep)		see(l, ep, 1000)
+
+static char data[1 << 20];
+
+/* Each scenario gets a connection, warm. */
+typedef void scenario(struct log *l, enum kind kind, int a, int b);
+
+/* What epoll reported lately is looked at in user space: make it so. */
+static void heat(int ep, int a, int b)
+{
+	struct epoll_event ev;
+	char c;
+	int i;
+
+	for (i = 0; i < 50; i++) {
+		if (write(a, "h", 1) != 1 || epoll_wait(ep, &ev, 1, 2000) != 1)
+			abort();
+		while (recv(b, &c, 1, MSG_DONTWAIT) != 1)
+			;
+	}
+}
+
+static void level(struct log *l, enum kind kind, int a, int b)
+{
+	int ep = epoll_create1(0), round;
+
+	(void)kind;
+	ADD(ep, b, EPOLLIN, 1);
+	for (round = 0; round < 3; round++) {
+		SEE(ep);
+		SEND(a, 10);
+		SEE(ep);
+		SEE(ep);
+		RECV(b, 5);
+		SEE(ep);
+		RECV(b, 100);
+		SEE(ep);
+		if (!round)
+			heat(ep, a, b);
+	}
+	MOD(ep, b, EPOLLIN | EPOLLOUT, 2);
+	SEE(ep);
+	SEND(a, 1);
+	WAIT(ep);
+	SEE(ep);
+	MOD(ep, b, EPOLLOUT, 3);
+	WAIT(ep);
+	MOD(ep, b, 0, 4);
+	SEE(ep);
+	MOD(ep, b, EPOLLIN, 5);
+	WAIT(ep);
+	DEL(ep, b);
+	SEE(ep);
+	DEL(ep, b);
+	ADD(ep, b, EPOLLIN | EPOLLRDHUP, 6);
+	SEE(ep);
+	ADD(ep, b, EPOLLIN, 7);
+	RECV(b, 100);
+	shutdown(a, SHUT_WR);
+	settle();
+	WAIT(ep);
+	close(a);
+	settle();
+	SEE(ep);
+	RECV(b, 10);
+	SEE(ep);
+	close(ep);
+}
+
+static void edge(struct log *l, enum kind kind, int a, int b)
+{
+	int ep = epoll_create1(0), round;
+
+	(void)kind;
+	ADD(ep, b, EPOLLIN | EPOLLET, 1);
+	SEE(ep);
+	for (round = 0; round < 3; round++) {
+		SEND(a, 10);
+		WAIT(ep);
+		SEE(ep);
+		/* not all is taken: nothing is said until more comes */
+		RECV(b, 5);
+		SEE(ep);
+		SEND(a, 5);
+		SEE(ep);
+		SEE(ep);
+		RECV(b, 100);
+		RECV(b, 100);
+		SEE(ep);
+		/* taken before it is asked for */
+		SEND(a, 3);
+		RECV(b, 100);
+		SEE(ep);
+		if (!round)
+			heat(ep, a, b);
+		SEE(ep);
+	}
+	SEND(a, 1);
+	SEE(ep);
+	MOD(ep, b, EPOLLIN | EPOLLET, 2);
+	SEE(ep);
+	SEE(ep);
+	RECV(b, 100);
+	MOD(ep, b, EPOLLIN | EPOLLET, 2);
+	SEE(ep);
+	close(a);
+	settle();
+	WAIT(ep);
+	SEE(ep);
+	close(ep);
+}
+
+/* In and out at once, as nginx does. */
+static void edge_both(struct log *l, enum kind kind, int a, int b)
+{
+	const uint32_t both = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+	int ep = epoll_create1(0), round;
+
+	(void)kind;
+	ADD(ep, b, both, 1);
+	SEE(ep);
+	SEE(ep);
+	for (round = 0; round < 3; round++) {
+		SEND(a, 10);
+		WAIT(ep);
+		SEE(ep);
+		RECV(b, 100);
+		SEE(ep);
+		SEND(b, 10);
+		SEE(ep);
+		RECV(a, 100);
+		settle();
+		SEE(ep);
+		if (!round)
+			heat(ep, a, b);
+		SEE(ep);
+	}
+	close(ep);
+}
+
+/* The edge of room: whoever fills it hears of it once it is free. */
+static void edge_room(struct log *l, enum kind kind, int a, int b)
+{
+	int ep = epoll_create1(0), round;
+	struct epoll_event ev;
+	ssize_t n;
+
+	(void)kind;
+	ADD(ep, b, EPOLLIN | EPOLLOUT | EPOLLET, 1);
+	SEE(ep);
+	heat(ep, a, b);
+	for (round = 0; round < 6; round++) {
+		fcntl(b, F_SETFL, O_NONBLOCK);
+		/* by us and past us */
+		if (round & 1)
+			while (raw_write(b, data, 30000) > 0)
+				;
+		else
+			while (write(b, data, 30000) > 0)
+				;
+		settle();
+		while (epoll_wait(ep, &ev, 1, 0) > 0)
+			;
+		n = 1;
+		while (n > 0) {
+			n = recv(a, data, sizeof(data), MSG_DONTWAIT);
+			if (n < 0) {
+				settle();
+				n = recv(a, data, sizeof(data), MSG_DONTWAIT);
+			}
+		}
+		n = epoll_wait(ep, &ev, 1, 5000);
+		note(l, "%zd %x\n", n, n > 0 ? ev.events : 0);
+	}
+	close(ep);
+}
+
+static void oneshot(struct log *l, enum kind kind, int a, int b)
+{
+	int ep = epoll_create1(0), round;
+
+	(void)kind;
+	ADD(ep, b, EPOLLIN | EPOLLONESHOT, 1);
+	for (round = 0; round < 3; round++) {
+		SEND(a, 10);
+		WAIT(ep);
+		SEE(ep);
+		RECV(b, 5);
+		SEND(a, 10);
+		SEE(ep);
+		MOD(ep, b, EPOLLIN | EPOLLONESHOT, 2);
+		WAIT(ep);
+		SEE(ep);
+		RECV(b, 100);
+		MOD(ep, b, EPOLLIN | EPOLLONESHOT, 3);
+		SEE(ep);
+	}
+	MOD(ep, b, EPOLLIN, 4);
+	SEND(a, 1);
+	SEE(ep);
+	SEE(ep);
+	close(ep);
+}
+
+static void exclusive(struct log *l, enum kind kind, int a, int b)
+{
+	int ep = epoll_create1(0);
+
+	(void)kind;
+	ADD(ep, b, EPOLLIN | EPOLLEXCLUSIVE, 1);
+	SEND(a, 10);
+	WAIT(ep);
+	SEE(ep);
+	RECV(b, 100);
+	SEE(ep);
+	MOD(ep, b, EPOLLIN, 1);
+	close(ep);
+}
+
+static void nested(struct log *l, enum kind kind, int a, int b)
+{
+	int in = epoll_create1(0), out = epoll_create1(0), round;
+	struct pollfd p = { .fd = out, .events = POLLIN };
+
+	(void)kind;
+	ADD(in, b, EPOLLIN, 1);
+	ADD(out, in, EPOLLIN | EPOLLET, 2);
+	for (round = 0; round < 3; round++) {
+		SEE(out);
+		SEND(a, 10);
+		note(l, "poll %d\n", poll(&p, 1, 1000));
+		WAIT(out);
+		SEE(out);
+		SEE(in);
+		RECV(b, 100);
+		SEE(in);
+		SEE(out);
+		if (!round)
+			heat(in, a, b);
+	}
+	close(in);
+	close(out);
+}
+
+/* The number of a closed socket is another one's now. */
+static void reused(struct log *l, enum kind kind, int a, int b)
+{
+	int ep = epoll_create1(0), c, d, old = b;
+
+	ADD(ep, b, EPOLLIN, 1);
+	heat(ep, a, b);
+	SEND(a, 3);
+	SEE(ep);
+	close(b);
+	SEE(ep);
+	if (!shim_pair(kind, &c, &d) || !shim_warm(c, d))
+		abort();
+	/* one of the two has the old number */
+	note(l, "reused %d\n", c == old || d == old);
+	SEND(c, 1);
+	SEND(d, 1);
+	SEE(ep);
+	ADD(ep, d, EPOLLIN, 2);
+	SEE(ep);
+	close(c);
+	close(d);
+	close(ep);
+}
+
+/* The same user data twice. */
+static void same_data(struct log *l, enum kind kind, int a, int b)
+{
+	int ep = epoll_create1(0), c, d;
+
+	if (!shim_pair(kind, &c, &d) || !shim_warm(c, d))
+		abort();
+	ADD(ep, b, EPOLLIN | EPOLLET, 7);
+	ADD(ep, d, EPOLLIN | EPOLLET, 7);
+	SEND(a, 3);
+	SEE(ep);
+	SEND(c, 3);
+	SEE(ep);
+	SEND(a, 3);
+	SEND(c, 3);
+	SEE(ep);
+	RECV(b, 10);
+	RECV(d, 10);
+	SEE(ep);
+	close(c);
+	close(d);
+	close(ep);
+}
+
+#ifndef SHIM_ASK
+/* Where one call of ours need not say all that there is. */
+
+static void several(struct log *l, enum kind kind, int a, int b)
+{
+	int e1 = epoll_create1(0), e2 = epoll_create1(0), d = dup(b), round;
+
+	(void)kind;
+	ADD(e1, b, EPOLLIN | EPOLLET, 1);
+	ADD(e2, b, EPOLLIN, 2);
+	ADD(e1, d, EPOLLIN | EPOLLET, 3);
+	for (round = 0; round < 3; round++) {
+		SEND(a, 10);
+		SEE(e1);
+		SEE(e2);
+		SEE(e1);
+		SEE(e2);
+		RECV(d, 100);
+		SEE(e1);
+		SEE(e2);
+		if (!round)
+			heat(e2, a, b);
+		SEE(e1);
+	}
+	/* what is registered goes with the last descriptor */
+	close(b);
+	SEND(a, 1);
+	SEE(e2);
+	close(d);
+	SEND(a, 1);
+	SEE(e1);
+	SEE(e2);
+	close(e1);
+	close(e2);
+}
+
+static void others(struct log *l, enum kind kind, int a, int b)
+{
+	int ep = epoll_create1(0), ev = eventfd(0, 0), p[2], round;
+	uint64_t one = 1;
+
+	(void)kind;
+	if (pipe(p))
+		abort();
+	ADD(ep, b, EPOLLIN, 1);
+	ADD(ep, ev, EPOLLIN, 2);
+	ADD(ep, p[0], EPOLLIN, 3);
+	ADD(ep, p[1], EPOLLOUT | EPOLLET, 4);
+	heat(ep, a, b);
+	for (round = 0; round < 2; round++) {
+		SEE(ep);
+		SEE(ep);
+		SEND(a, 1);
+		SEND(ev, 8);
+		SEND(p[1], 1);
+		SEE(ep);
+		RECV(b, 10);
+		SEE(ep);
+		if (read(ev, &one, 8) != 8 || read(p[0], &one, 1) != 1)
+			abort();
+		SEE(ep);
+	}
+	close(p[0]);
+	settle();
+	SEE(ep);
+	close(p[1]);
+	SEE(ep);
+	close(ev);
+	close(ep);
+}
+#endif
+
+static void compare(struct __test_metadata *_metadata, scenario *run)
+{
+	static struct log logs[2];
+	char *x, *y, *rest[2];
+	int kind, a, b, line = 0;
+
+	data[0] = 1;
+	for (kind = TCP; kind <= L5; kind++) {
+		memset(&logs[kind], 0, sizeof(logs[kind]));
+		ASSERT_TRUE(shim_pair(kind, &a, &b));
+		ASSERT_TRUE(shim_warm(a, b));
+		if (kind == L5)
+			ASSERT_LE(2, shim_maps());
+		run(&logs[kind], kind, a, b);
+		close(a);
+		close(b);
+		rest[kind] = logs[kind].text;
+	}
+	for (;;) {
+		x = strsep(&rest[TCP], "\n");
+		y = strsep(&rest[L5], "\n");
+		line++;
+		if (!x || !y)
+			break;
+		EXPECT_STREQ(x, y) {
+			TH_LOG("step %d: TCP %s, mapped %s", line, x, y);
+		}
+	}
+	EXPECT_EQ(NULL, x);
+	EXPECT_EQ(NULL, y);
+}
+
+#define SCENARIO(name)							\
+	SHIM_TEST(name)							\
+	{								\
+		compare(_metadata, name);				\
+	}
+
+SCENARIO(level)
+SCENARIO(edge)
+SCENARIO(edge_both)
+SCENARIO(edge_room)
+SCENARIO(oneshot)
+SCENARIO(exclusive)
+SCENARIO(nested)
+SCENARIO(reused)
+SCENARIO(same_data)
+#ifndef SHIM_ASK
+SCENARIO(several)
+SCENARIO(others)
+#endif
+
+TEST_HARNESS_MAIN
