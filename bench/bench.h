@@ -50,7 +50,7 @@ enum wait_mode {
 
 enum pinning {
 	PIN_NONE,		/* the scheduler's choice, as users run it */
-	PIN_SPLIT,		/* client on the first CPU, server on the second */
+	PIN_SPLIT,		/* client on the first, server on the second */
 	PIN_SAME,		/* both on the first CPU */
 };
 
@@ -61,7 +61,7 @@ struct setup {
 	double seconds;		/* a sample's length */
 	int spin_us;		/* L5_SPIN_US, -1: leave it alone */
 	int buffer;		/* SO_SNDBUF and SO_RCVBUF, 0: leave alone */
-	bool any_carrier;	/* an AF_L5 connection may stay on its bootstrap */
+	bool any_carrier;	/* AF_L5 may stay on its bootstrap */
 };
 
 extern const struct setup setup_default;
