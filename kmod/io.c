@@ -570,8 +570,8 @@ static bool l5_poll_readable(struct l5_sock *l5)
  * @sock: the socket
  * @wait: the caller's table, or NULL
  *
- * The wait word for data is armed on every call, that for room when there is
- * none: only then does an edge-triggered waiter hear of the next byte without
+ * The wait word for data is armed on every call that asks for data, that for
+ * room when there is none: only then does an edge-triggered waiter hear of the next byte without
  * having drained the ring, see l5_ring.h.
  *
  * Return: as the bootstrap's.
@@ -598,7 +598,9 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 	}
 
 	ctrl = l5_own(l5)->ctrl;
-	l5_wait_arm(&ctrl->rx_wait);
+	/* not for who waits for room alone: the peer would ring for nothing */
+	if (poll_requested_events(wait) & (EPOLLIN | EPOLLRDNORM))
+		l5_wait_arm(&ctrl->rx_wait);
 	fin = test_bit(L5_END_FIN, &l5_peer(l5)->flags);
 	mask = l5->boot->ops->poll(file, l5->boot, NULL);
 	if (fin)
