@@ -1,0 +1,1116 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Lock words in the hands of processes that die, stop, forget or lie. The
+ * others of that end and the peer go on, byte-exact for what returned, or get
+ * an error; no system call waits for a process that it could not be kept from
+ * by a signal.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <linux/sockios.h>
+
+#include "kselftest_harness.h"
+#include "mapping.h"
+
+FIXTURE(death)
+{
+	int fd[2];
+};
+
+FIXTURE_VARIANT(death)
+{
+	const char *at;
+};
+
+FIXTURE_VARIANT_ADD(death, inet)
+{
+	.at = "127.0.0.1:0",
+};
+
+FIXTURE_VARIANT_ADD(death, unix)
+{
+	.at = "abstract:l5_map_death",
+};
+
+FIXTURE_SETUP(death)
+{
+	if (!l5_present())
+		_exit(255);
+	signal(SIGPIPE, SIG_IGN);
+	ASSERT_TRUE(net_unshare());
+	l5_sysctl("match_ms", 10000);
+	ASSERT_LE(0, l5_sysctl("ring_kb", 16));
+	ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+}
+
+FIXTURE_TEARDOWN(death)
+{
+	close(self->fd[0]);
+	close(self->fd[1]);
+}
+
+/* Where a holder stops, as l5_ring.h has the steps. */
+enum step {
+	TX_LOCKED,		/* nothing done */
+	TX_COPIED,		/* payload is there, no header */
+	TX_PUBLISHED,		/* header, but the tail is the old one */
+	TX_TAIL,		/* all done but the unlocking */
+	TX_NO_WAKE,		/* unlocked, but not said so to who waits */
+	TX_NO_BELL,		/* unlocked, doorbell not rung */
+	RX_LOCKED,
+	RX_PART,		/* took a part of the record */
+	RX_MOVED,		/* rx_pos is at the next record, rx_head not */
+	RX_HEAD,		/* all done but the unlocking */
+	RX_NO_WAKE,
+	RX_NO_BELL,
+	STEP_MAX
+};
+
+static const char *const step_name[] = {
+	"tx locked", "tx copied", "tx published", "tx tail", "tx no wake",
+	"tx no bell", "rx locked", "rx part", "rx moved", "rx head",
+	"rx no wake", "rx no bell"
+};
+
+#define FIRST		100	/* bytes before the holder comes */
+#define HELD		50	/* bytes of the holder, if it sends them */
+#define REST		70	/* bytes after it */
+
+/* Shared with the children. */
+struct shared {
+	uint32_t ready, go, done;
+	uint32_t stop;
+	uint32_t result;
+};
+
+/* Bytes of the holder's that are in the stream for good, or out of it. */
+static uint64_t step_bytes(enum step at)
+{
+	switch (at) {
+	case TX_LOCKED:
+	case TX_COPIED:
+	case RX_LOCKED:
+		return 0;
+	case RX_PART:
+		return 30;
+	case RX_MOVED:
+	case RX_HEAD:
+	case RX_NO_WAKE:
+	case RX_NO_BELL:
+		return FIRST;
+	default:
+		return HELD;
+	}
+}
+
+/* Do it up to there; @sh, if there, says when to unlock. */
+static bool hold(struct mapping *m, enum step at, struct shared *sh)
+{
+	struct l5_prod *p = &m->prod;
+	struct l5_cons *c = &m->cons;
+	uint8_t b[FIRST];
+	uint64_t next;
+
+	if (at >= RX_LOCKED) {
+		if (mapping_lock(m, L5_LOCK_RX) != 1 ||
+		    l5_cons_load(c, m->own) < 0)
+			return false;
+		if (at == RX_LOCKED)
+			return true;
+		if (l5_cons_peek(c, (const __u64 *)(m->rx + (c->head &
+							     (c->size - 1)))) !=
+		    1)
+			return false;
+		if (at == RX_PART) {
+			l5_cons_take(c, m->own, 30);
+			return true;
+		}
+		if (at == RX_MOVED) {
+			next = c->head + l5_rec_size(c->len);
+			l5_store(&m->own->rx_pos, next);
+			return true;
+		}
+		l5_cons_take(c, m->own, c->len);
+		if (at == RX_HEAD)
+			return true;
+	} else {
+		if (mapping_lock(m, L5_LOCK_TX) != 1 ||
+		    l5_prod_load(p, m->own, m->peer) < 0)
+			return false;
+		if (at == TX_LOCKED)
+			return true;
+		l5_fill(b, HELD, FIRST);
+		memcpy(m->tx + ((p->tail + L5_HDR) & (p->size - 1)), b, HELD);
+		if (at == TX_COPIED)
+			return true;
+		next = p->tail + l5_rec_size(HELD);
+		l5_store(mapping_slot(m, next), 0);
+		l5_store_release(mapping_slot(m, p->tail),
+				 (__u64)L5_REC_VALID << 32 | HELD);
+		if (at == TX_PUBLISHED)
+			return true;
+		l5_store(&m->own->tx_tail, next);
+		if (at == TX_TAIL)
+			return true;
+	}
+	if (sh) {
+		l5_store_release(&sh->ready, 1);
+		while (!l5_load_acquire(&sh->go))
+			sched_yield();
+	}
+	/* and no L5_IOC_UNLOCK, no doorbell after it */
+	l5_unlock(at >= RX_LOCKED ? &m->own->rx_lock : &m->own->tx_lock);
+	return true;
+}
+
+/* In a child: hold, say so, wait for what comes. */
+static void holder(int fd, enum step at, struct shared *sh)
+{
+	bool late = at == TX_NO_WAKE || at == RX_NO_WAKE;
+	struct mapping m;
+
+	if (mapping_open(&m, fd) || !hold(&m, at, late ? sh : NULL))
+		_exit(1);
+	l5_store_release(&sh->done, 1);
+	l5_store_release(&sh->ready, 1);
+	for (;;)
+		pause();
+}
+
+/* Moves what comes after the holder's, at the end that it held: exit code. */
+static int survivor(int fd, enum step at, bool mapped, struct shared *sh)
+{
+	uint64_t pos = at >= RX_LOCKED ? step_bytes(at) :
+		       FIRST + step_bytes(at);
+	uint8_t b[2 * FIRST];
+	struct mapping m;
+	ssize_t n;
+
+	if (mapped && mapping_open(&m, fd))
+		return 1;
+	if (at < RX_LOCKED) {
+		l5_fill(b, REST, pos);
+		n = mapped ? mapping_send(&m, b, REST, MSG_NOSIGNAL) :
+		    send(fd, b, REST, MSG_NOSIGNAL);
+		if (n != REST)
+			return 2;
+	} else {
+		uint64_t end = 2 * FIRST;
+
+		while (pos < end) {
+			n = mapped ? mapping_recv(&m, b, end - pos, 0) :
+			    recv(fd, b, end - pos, 0);
+			if (n <= 0)
+				return 3;
+			if (l5_check(b, n, pos) >= 0)
+				return 4;
+			pos += n;
+		}
+	}
+	l5_store_release(&sh->result, 1);
+	return 0;
+}
+
+static bool before_holder(int fd[2], enum step at)
+{
+	if (at < RX_LOCKED)
+		return end_put(fd[0], FIRST, 0);
+	/* two records for the end that is held */
+	return end_put(fd[1], FIRST, 0) && end_put(fd[1], FIRST, FIRST);
+}
+
+static bool after_holder(int fd[2], enum step at)
+{
+	if (at >= RX_LOCKED)
+		return end_exchange(fd[0], fd[1], 50000, 7);
+	return end_get(fd[1], FIRST + step_bytes(at) + REST, 0) &&
+	       end_exchange(fd[0], fd[1], 50000, 7);
+}
+
+TEST_F_TIMEOUT(death, at_every_step, 600)
+{
+	struct shared *sh = map_shared(4096);
+	int k, status;
+
+	for (k = 0; k < STEP_MAX * 4; k++) {
+		enum step at = k / 4;
+		bool mapped = k & 1, waits = k & 2;
+		bool late = at == TX_NO_WAKE || at == RX_NO_WAKE;
+		bool held = at != TX_NO_BELL && at != RX_NO_BELL;
+		pid_t pid, other;
+
+		close(self->fd[0]);
+		close(self->fd[1]);
+		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		memset(sh, 0, sizeof(*sh));
+		ASSERT_TRUE(before_holder(self->fd, at));
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid)
+			holder(self->fd[0], at, sh);
+		ASSERT_TRUE(UNTIL(l5_load_acquire(&sh->ready)));
+		if (late && !waits)
+			l5_store_release(&sh->go, 1);
+		if (!waits) {
+			if (late)
+				UNTIL(l5_load_acquire(&sh->done));
+			kill(pid, SIGKILL);
+			map_reap(pid);
+		}
+		other = fork();
+		ASSERT_LE(0, other);
+		if (!other)
+			_exit(survivor(self->fd[0], at, mapped, sh));
+		if (waits) {
+			usleep(30000);
+			if (held)
+				EXPECT_EQ(0, l5_load(&sh->result)) {
+					TH_LOG("%s: did not wait",
+					       step_name[at]);
+				}
+			l5_store_release(&sh->go, 1);
+			if (late)
+				UNTIL(l5_load_acquire(&sh->done));
+			kill(pid, SIGKILL);
+			map_reap(pid);
+		}
+		status = map_reap(other);
+		EXPECT_EQ(0, status) {
+			TH_LOG("%s, %s, %s: %s (%x)", step_name[at],
+			       mapped ? "mapped" : "kernel", waits ?
+			       "waits" : "comes later", status == -1 ?
+			       "hangs" : "wrong", status);
+		}
+		EXPECT_TRUE(after_holder(self->fd, at)) {
+			TH_LOG("%s, %s, %s: afterwards", step_name[at],
+			       mapped ? "mapped" : "kernel", waits ?
+			       "waits" : "comes later");
+		}
+	}
+	EXPECT_EQ(0, l5_stat("violations"));
+}
+
+/* Nobody else has that end: the peer reads what was published, and the end. */
+TEST_F_TIMEOUT(death, of_the_last_one, 300)
+{
+	struct shared *sh = map_shared(4096);
+	int k, err;
+
+	for (k = 0; k < STEP_MAX * 2; k++) {
+		enum step at = k / 2;
+		int64_t n;
+		pid_t pid;
+
+		if (at == TX_NO_WAKE || at == RX_NO_WAKE)
+			continue;
+		close(self->fd[0]);
+		close(self->fd[1]);
+		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		memset(sh, 0, sizeof(*sh));
+		ASSERT_TRUE(before_holder(self->fd, at));
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			close(self->fd[1]);
+			holder(self->fd[0], at, sh);
+		}
+		close(self->fd[0]);
+		self->fd[0] = -1;
+		ASSERT_TRUE(UNTIL(l5_load_acquire(&sh->ready)));
+		kill(pid, SIGKILL);
+		map_reap(pid);
+		if (at < RX_LOCKED) {
+			uint64_t want = FIRST + step_bytes(at);
+
+			if (k & 1) {
+				struct mapping m;
+				uint8_t b[500];
+
+				ASSERT_EQ(0, mapping_open(&m, self->fd[1]));
+				for (n = 0; n < (int64_t)want;) {
+					ssize_t got = mapping_recv(&m, b, 500,
+								   0);
+
+					ASSERT_LT(0, got);
+					ASSERT_EQ(-1, l5_check(b, got, n));
+					n += got;
+				}
+				EXPECT_EQ(0, mapping_recv(&m, b, 500, 0));
+				mapping_close(&m);
+			} else {
+				n = end_drain(self->fd[1], 0, &err);
+				EXPECT_EQ(0, err);
+			}
+			EXPECT_EQ((int64_t)want, n) {
+				TH_LOG("%s", step_name[at]);
+			}
+		} else {
+			/* it left bytes unread */
+			EXPECT_EQ(0, end_drain(self->fd[1], 0, &err));
+			EXPECT_EQ(ECONNRESET, err);
+		}
+	}
+	close(self->fd[1]);
+	self->fd[1] = -1;
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+}
+
+/* It unmaps, or closes and unmaps, or execs: the same as dying. */
+TEST_F_TIMEOUT(death, holder_unmaps, 300)
+{
+	struct shared *sh = map_shared(4096);
+	int k, status;
+
+	for (k = 0; k < STEP_MAX * 6; k++) {
+		enum step at = k / 6;
+		bool mapped = k & 1;
+		int way = k % 6 / 2;
+		pid_t pid, other;
+
+		if (at == TX_NO_WAKE || at == RX_NO_WAKE || at == TX_NO_BELL ||
+		    at == RX_NO_BELL)
+			continue;
+		close(self->fd[0]);
+		close(self->fd[1]);
+		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		memset(sh, 0, sizeof(*sh));
+		ASSERT_TRUE(before_holder(self->fd, at));
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			struct mapping m;
+
+			if (mapping_open(&m, self->fd[0]) ||
+			    !hold(&m, at, NULL))
+				_exit(1);
+			if (way == 1) {
+				close(self->fd[0]);
+				close(self->fd[1]);
+			}
+			l5_store_release(&sh->ready, 1);
+			while (!l5_load_acquire(&sh->go))
+				usleep(1000);
+			if (way == 2) {
+				execl("/bin/sleep", "sleep", "1000", NULL);
+				_exit(1);
+			}
+			mapping_close(&m);
+			for (;;)
+				pause();
+		}
+		ASSERT_TRUE(UNTIL(l5_load_acquire(&sh->ready)));
+		other = fork();
+		ASSERT_LE(0, other);
+		if (!other)
+			_exit(survivor(self->fd[0], at, mapped, sh));
+		if (k & 1)
+			usleep(10000);
+		l5_store_release(&sh->go, 1);
+		status = map_reap(other);
+		EXPECT_EQ(0, status) {
+			TH_LOG("%s, %s, way %d: %x", step_name[at], mapped ?
+			       "mapped" : "kernel", way, status);
+		}
+		EXPECT_TRUE(after_holder(self->fd, at));
+		kill(pid, SIGKILL);
+		map_reap(pid);
+	}
+	EXPECT_EQ(0, l5_stat("violations"));
+}
+
+/* A peer that sleeps hears of what the dead had done, but not rung for. */
+TEST_F_TIMEOUT(death, bell_not_rung, 300)
+{
+	struct shared *sh = map_shared(4096);
+	static uint8_t b[30000];
+	int k, status;
+
+	for (k = 0; k < 12; k++) {
+		bool room = k & 1;
+		struct mapping m;
+		pid_t pid, peer;
+
+		close(self->fd[0]);
+		close(self->fd[1]);
+		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		memset(sh, 0, sizeof(*sh));
+		peer = fork();
+		ASSERT_LE(0, peer);
+		if (!peer) {
+			struct pollfd p = {
+				.fd = self->fd[1],
+				.events = room ? POLLOUT : POLLIN,
+			};
+			long n;
+
+			if (room)
+				while (send(p.fd, b, 1000, MSG_DONTWAIT) > 0)
+					;
+			if (k % 3 == 0)
+				n = poll(&p, 1, -1) == 1;
+			else if (room)
+				n = send(p.fd, b, 3000, 0);
+			else
+				n = recv(p.fd, b, HELD, 0);
+			_exit(n > 0 ? 0 : 1);
+		}
+		ASSERT_TRUE(l5_wait_asleep(peer));
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			if (mapping_open(&m, self->fd[0]))
+				_exit(1);
+			if (!room) {
+				if (!hold(&m, TX_NO_BELL, NULL))
+					_exit(2);
+			} else {
+				/* takes all of it and says nothing */
+				mapping_lock(&m, L5_LOCK_RX);
+				l5_cons_load(&m.cons, m.own);
+				while (l5_cons_peek(&m.cons, (const __u64 *)
+				       (m.rx + (m.cons.head &
+						(m.cons.size - 1)))) > 0)
+					l5_cons_take(&m.cons, m.own,
+						     m.cons.len - m.cons.off);
+				l5_unlock(&m.own->rx_lock);
+			}
+			l5_store_release(&sh->ready, 1);
+			for (;;)
+				pause();
+		}
+		ASSERT_TRUE(UNTIL(l5_load_acquire(&sh->ready)));
+		kill(pid, SIGKILL);
+		map_reap(pid);
+		status = map_reap(peer);
+		EXPECT_EQ(0, status) {
+			TH_LOG("%s by %s: %s", room ? "room" : "data",
+			       k % 3 ? "call" : "poll", status == -1 ?
+			       "for ever" : "wrong");
+		}
+	}
+}
+
+/* Messages of many processes, some of which are killed at any moment. */
+#define MSG		64
+#define SENDERS		3
+#define RECEIVERS	2
+#define LIVES		90	/* of senders: started, perhaps killed */
+#define EACH		1500
+
+struct crowd {
+	uint32_t stop;
+	uint32_t bad;
+	uint32_t returned[LIVES];
+	uint8_t got[LIVES][EACH + 1];
+};
+
+static void crowd_send(struct crowd *cr, int fd, int life)
+{
+	uint32_t msg[MSG / 4], i, k;
+	uint64_t seed = life * 99 + 5;
+	struct mapping m;
+	ssize_t n;
+
+	if (mapping_open(&m, fd)) {
+		l5_store(&cr->bad, 1);
+		_exit(1);
+	}
+	for (i = 0; i < EACH && !l5_load(&cr->stop); i++) {
+		for (k = 0; k < MSG / 4; k++)
+			msg[k] = life << 16 | i;
+		n = map_rnd(&seed) % 4 ? mapping_send(&m, msg, MSG, 0) :
+		    send(fd, msg, MSG, 0);
+		if (n != MSG) {
+			fprintf(stderr, "# send: %zd %m\n", n);
+			l5_store(&cr->bad, 2);
+			_exit(2);
+		}
+		l5_store_release(&cr->returned[life], i + 1);
+		if (map_rnd(&seed) % 64 == 0)
+			usleep(map_rnd(&seed) % 1000);
+	}
+	_exit(0);
+}
+
+static void crowd_recv(struct crowd *cr, int fd, uint64_t seed)
+{
+	uint32_t msg[MSG / 4], k;
+	struct mapping m;
+	ssize_t n;
+
+	if (mapping_open(&m, fd)) {
+		l5_store(&cr->bad, 3);
+		_exit(1);
+	}
+	for (;;) {
+		n = map_rnd(&seed) % 4 ? mapping_recv(&m, msg, MSG, 0) :
+		    recv(fd, msg, MSG, 0);
+		if (!n)
+			_exit(0);
+		if (n != MSG) {
+			fprintf(stderr, "# recv: %zd %m\n", n);
+			l5_store(&cr->bad, 4);
+			_exit(2);
+		}
+		for (k = 1; k < MSG / 4; k++) {
+			if (msg[k] != msg[0]) {
+				fprintf(stderr, "# message of two\n");
+				l5_store(&cr->bad, 5);
+				_exit(3);
+			}
+		}
+		if (msg[0] >> 16 >= LIVES || (msg[0] & 0xffff) > EACH) {
+			l5_store(&cr->bad, 6);
+			_exit(4);
+		}
+		__atomic_fetch_add(&cr->got[msg[0] >> 16][msg[0] & 0xffff], 1,
+				   __ATOMIC_SEQ_CST);
+	}
+}
+
+TEST_F_TIMEOUT(death, at_random, 300)
+{
+	pid_t pid[SENDERS + RECEIVERS] = { 0 };
+	struct crowd *cr = map_shared(sizeof(*cr));
+	int lives = 0, killed = 0, lost = 0, twice = 0, extra = 0, i, j;
+	uint64_t seed = l5_now_ms() | 1;
+	int64_t end = l5_now_ms() + MAP_LONG_MS;
+	int status, life[SENDERS];
+	long total = 0;
+
+	ASSERT_NE(NULL, cr);
+	TH_LOG("seed %llu", (unsigned long long)seed);
+	while (lives < LIVES && !l5_load(&cr->bad) && l5_now_ms() < end) {
+		for (i = 0; i < SENDERS + RECEIVERS; i++) {
+			if (pid[i] && !waitpid(pid[i], &status, WNOHANG))
+				continue;
+			if (i < SENDERS && lives >= LIVES)
+				continue;
+			if (i < SENDERS)
+				life[i] = lives++;
+			fflush(NULL);
+			pid[i] = fork();
+			ASSERT_LE(0, pid[i]);
+			if (pid[i])
+				continue;
+			if (i < SENDERS) {
+				close(self->fd[1]);
+				crowd_send(cr, self->fd[0], life[i]);
+			}
+			close(self->fd[0]);
+			crowd_recv(cr, self->fd[1], seed + i);
+		}
+		usleep(map_rnd(&seed) % 12000);
+		i = map_rnd(&seed) % (SENDERS + RECEIVERS);
+		kill(pid[i], SIGKILL);
+		map_reap(pid[i]);
+		pid[i] = 0;
+		if (i >= SENDERS)
+			killed++;
+	}
+	/* those who are left go on to the end of it */
+	for (i = 0; i < RECEIVERS; i++) {
+		if (pid[SENDERS + i])
+			continue;
+		pid[SENDERS + i] = fork();
+		ASSERT_LE(0, pid[SENDERS + i]);
+		if (!pid[SENDERS + i]) {
+			close(self->fd[0]);
+			crowd_recv(cr, self->fd[1], seed + i);
+		}
+	}
+	usleep(20000);
+	l5_store(&cr->stop, 1);
+	for (i = 0; i < SENDERS; i++) {
+		if (!pid[i])
+			continue;
+		status = map_reap(pid[i]);
+		EXPECT_EQ(0, status) {
+			TH_LOG("sender: %x", status);
+		}
+	}
+	shutdown(self->fd[0], SHUT_WR);
+	for (i = 0; i < RECEIVERS; i++) {
+		status = map_reap(pid[SENDERS + i]);
+		EXPECT_EQ(0, status) {
+			TH_LOG("receiver: %x", status);
+		}
+	}
+	for (i = 0; i < lives; i++) {
+		for (j = 0; j <= EACH; j++) {
+			uint32_t n = cr->got[i][j];
+
+			total += n;
+			twice += n > 1;
+			lost += !n && (uint32_t)j < cr->returned[i];
+			extra += n && (uint32_t)j > cr->returned[i];
+		}
+	}
+	TH_LOG("%ld messages, %d lives of senders, %d receivers killed, %d lost with them",
+	       total, lives, killed, lost);
+	EXPECT_EQ(0, l5_load(&cr->bad));
+	EXPECT_EQ(0, twice);
+	EXPECT_EQ(0, extra);
+	EXPECT_LE(lost, killed);
+	EXPECT_EQ(0, l5_stat("violations"));
+}
+
+static volatile sig_atomic_t alarms;
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+	alarms++;
+}
+
+/* A signal again and again, each of which ends a sleep. */
+static void alarm_often(void)
+{
+	struct sigaction sa = { .sa_handler = on_alarm };
+	struct itimerval it = {
+		.it_interval.tv_usec = 50000,
+		.it_value.tv_usec = 50000,
+	};
+
+	sigaction(SIGALRM, &sa, NULL);
+	setitimer(ITIMER_REAL, &it, NULL);
+}
+
+static void alarm_off(void)
+{
+	struct itimerval it = { .it_value.tv_usec = 0 };
+
+	setitimer(ITIMER_REAL, &it, NULL);
+}
+
+/* All that looks at an end without being told to wait comes back. */
+static bool all_come_back(int fd)
+{
+	int n, flags[] = { 0, MSG_PEEK, MSG_TRUNC, MSG_PEEK | MSG_TRUNC };
+	struct pollfd p = { .fd = fd, .events = POLLIN | POLLOUT };
+	struct l5_info info;
+	socklen_t len = sizeof(info);
+	unsigned int i;
+	uint8_t b[16];
+	int pp[2];
+
+	for (i = 0; i < ARRAY_SIZE(flags); i++) {
+		if (recv(fd, b, sizeof(b), MSG_DONTWAIT | flags[i]) > 16 &&
+		    !(flags[i] & MSG_TRUNC))
+			return false;
+	}
+	send(fd, b, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	poll(&p, 1, 0);
+	ioctl(fd, FIONREAD, &n);
+	ioctl(fd, SIOCOUTQ, &n);
+	ioctl(fd, L5_IOC_ARM, L5_BELL_DATA | L5_BELL_ROOM);
+	ioctl(fd, L5_IOC_DOORBELL, L5_BELL_DATA | L5_BELL_ROOM);
+	ioctl(fd, L5_IOC_UNLOCK, L5_LOCK_TX);
+	ioctl(fd, L5_IOC_UNLOCK, L5_LOCK_RX);
+	if (ioctl(fd, L5_IOC_LOCK, L5_LOCK_TX) && errno != EINTR)
+		return false;
+	if (ioctl(fd, L5_IOC_LOCK, L5_LOCK_RX) && errno != EINTR)
+		return false;
+	getsockopt(fd, SOL_L5, L5_INFO, &info, &len);
+	sh("cat /proc/net/l5 >/dev/null");
+	if (pipe(pp))
+		return false;
+	/* SPLICE_F_NONBLOCK is about the pipe alone */
+	fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
+	splice(fd, NULL, pp[1], NULL, 16, SPLICE_F_NONBLOCK);
+	fcntl(fd, F_SETFL, O_RDWR);
+	close(pp[0]);
+	close(pp[1]);
+	return true;
+}
+
+/* Stopped, not dead: nobody is held up who does not want to wait for it. */
+TEST_F_TIMEOUT(death, stopped_holder, 300)
+{
+	struct shared *sh = map_shared(4096);
+	int k, status;
+
+	for (k = 0; k < 6; k++) {
+		enum step at = k & 1 ? RX_MOVED : TX_PUBLISHED;
+		struct timeval soon = { .tv_usec = 100000 };
+		pid_t pid, other;
+		uint8_t b[10];
+
+		close(self->fd[0]);
+		close(self->fd[1]);
+		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		memset(sh, 0, sizeof(*sh));
+		ASSERT_TRUE(before_holder(self->fd, at));
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			struct mapping m;
+
+			if (mapping_open(&m, self->fd[0]) ||
+			    !hold(&m, at, NULL))
+				_exit(1);
+			l5_store_release(&sh->ready, 1);
+			while (!l5_load_acquire(&sh->go))
+				usleep(1000);
+			/* and finishes what it began */
+			if (k & 1) {
+				l5_store_release(&m.own->rx_head,
+						 l5_load(&m.own->rx_pos));
+				mapping_unlock(&m, L5_LOCK_RX);
+			} else {
+				l5_store(&m.own->tx_tail, m.prod.tail +
+					 l5_rec_size(HELD));
+				mapping_unlock(&m, L5_LOCK_TX);
+				ioctl(m.fd, L5_IOC_DOORBELL, L5_BELL_DATA);
+			}
+			_exit(0);
+		}
+		ASSERT_TRUE(UNTIL(l5_load_acquire(&sh->ready)));
+		kill(pid, SIGSTOP);
+
+		/* nonblocking, and with a time-out */
+		if (k & 1) {
+			EXPECT_EQ(-1, recv(self->fd[0], b, 1, MSG_DONTWAIT));
+			EXPECT_EQ(EAGAIN, errno);
+			EXPECT_EQ(-1, recv(self->fd[0], b, 1, MSG_DONTWAIT |
+					   MSG_PEEK));
+			EXPECT_EQ(EAGAIN, errno);
+		} else {
+			EXPECT_EQ(-1, send(self->fd[0], b, 1, MSG_DONTWAIT));
+			EXPECT_EQ(EAGAIN, errno);
+		}
+		setsockopt(self->fd[0], SOL_SOCKET, SO_RCVTIMEO, &soon,
+			   sizeof(soon));
+		setsockopt(self->fd[0], SOL_SOCKET, SO_SNDTIMEO, &soon,
+			   sizeof(soon));
+		EXPECT_EQ(-1, k & 1 ? recv(self->fd[0], b, 1, 0) :
+			  send(self->fd[0], b, 1, 0));
+		EXPECT_EQ(EAGAIN, errno) {
+			TH_LOG("%s", strerror(errno));
+		}
+		soon.tv_usec = 0;
+		setsockopt(self->fd[0], SOL_SOCKET, SO_RCVTIMEO, &soon,
+			   sizeof(soon));
+		setsockopt(self->fd[0], SOL_SOCKET, SO_SNDTIMEO, &soon,
+			   sizeof(soon));
+
+		/* a signal */
+		alarm_often();
+		EXPECT_EQ(-1, k & 1 ? recv(self->fd[0], b, 1, 0) :
+			  send(self->fd[0], b, 1, 0));
+		EXPECT_EQ(EINTR, errno) {
+			TH_LOG("%s", strerror(errno));
+		}
+		alarm_off();
+
+		/* a signal that kills */
+		other = fork();
+		ASSERT_LE(0, other);
+		if (!other) {
+			alarm(0);
+			if (k & 1)
+				recv(self->fd[0], b, 1, 0);
+			else
+				send(self->fd[0], b, 1, 0);
+			_exit(1);
+		}
+		l5_wait_asleep(other);
+		kill(other, SIGKILL);
+		status = map_reap(other);
+		EXPECT_TRUE(status != -1 && WIFSIGNALED(status)) {
+			TH_LOG("%s: %x", k & 1 ? "recv" : "send", status);
+		}
+
+		/* the other direction does not care */
+		EXPECT_TRUE(end_put(self->fd[!(k & 1)], 1000, 3) &&
+			    end_get(self->fd[k & 1], 1000, 3));
+		if (k / 2 == 2) {
+			/* nor does who has had enough */
+			EXPECT_TRUE(all_come_back(self->fd[0]));
+			EXPECT_EQ(0, shutdown(self->fd[0], SHUT_RDWR));
+			close(self->fd[0]);
+			self->fd[0] = -1;
+			/* whatever came before, there is an end of it */
+			do {
+				EXPECT_NE(0, end_poll(self->fd[1], POLLIN));
+				status = recv(self->fd[1], b, 10, MSG_DONTWAIT);
+			} while (status > 0);
+			EXPECT_TRUE(!status || errno == ECONNRESET) {
+				TH_LOG("%s", strerror(errno));
+			}
+			kill(pid, SIGKILL);
+			map_reap(pid);
+			continue;
+		}
+		if (k / 2 == 1) {
+			kill(pid, SIGKILL);
+			map_reap(pid);
+		} else {
+			l5_store_release(&sh->go, 1);
+			kill(pid, SIGCONT);
+			EXPECT_EQ(0, map_reap(pid));
+		}
+		EXPECT_EQ(0, survivor(self->fd[0], at, k / 2, sh));
+		EXPECT_TRUE(after_holder(self->fd, at));
+	}
+	EXPECT_EQ(0, l5_stat("violations"));
+}
+
+/* Whatever is in a lock word, no call hangs; nobody's number holds nobody up. */
+TEST_F_TIMEOUT(death, nonsense_in_the_word, 300)
+{
+	struct mapping m;
+	unsigned int i;
+	int which;
+
+	ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
+	for (which = L5_LOCK_TX; which <= L5_LOCK_RX; which++) {
+		__u32 *word = which == L5_LOCK_TX ? &m.own->tx_lock :
+			      &m.own->rx_lock;
+		const struct {
+			uint32_t v;
+			bool waits;	/* may, for a holder that lives */
+		} t[] = {
+			{ L5_LOCK_WAITERS, false },
+			{ L5_LOCK_DIED, false },
+			{ L5_LOCK_DIED | L5_LOCK_WAITERS, false },
+			{ 0x1234567, false },
+			{ 0x1234567 | L5_LOCK_WAITERS, false },
+			{ 0x2fffffff | L5_LOCK_DIED, false },
+			{ L5_LOCK_KERNEL, false },
+			{ 0xffffffff, false },
+			{ m.id, true },
+			{ m.id | L5_LOCK_WAITERS, true },
+			{ m.id | L5_LOCK_DIED, true },
+		};
+
+		for (i = 0; i < ARRAY_SIZE(t); i++) {
+			uint8_t b[100], c[100];
+			ssize_t n;
+
+			l5_fill(b, 100, i);
+			if (which == L5_LOCK_RX)
+				ASSERT_EQ(100, send(self->fd[1], b, 100, 0));
+			l5_store(word, t[i].v);
+			/* at once */
+			if (which == L5_LOCK_TX)
+				n = send(self->fd[0], b, 100, MSG_DONTWAIT);
+			else
+				n = recv(self->fd[0], c, 100, MSG_DONTWAIT);
+			if (n < 0)
+				EXPECT_EQ(EAGAIN, errno);
+			/* asleep, until a signal or because it goes on */
+			if (n < 0) {
+				alarm_often();
+				alarms = 0;
+				do {
+					if (which == L5_LOCK_TX)
+						n = send(self->fd[0], b, 100,
+							 0);
+					else
+						n = recv(self->fd[0], c, 100,
+							 0);
+				} while (n < 0 && errno == EINTR &&
+					 !t[i].waits && alarms < 40);
+				alarm_off();
+			}
+			if (!t[i].waits) {
+				EXPECT_EQ(100, n) {
+					TH_LOG("%s word %#x: %zd %s",
+					       which ? "rx" : "tx", t[i].v, n,
+					       strerror(errno));
+				}
+			} else if (n < 0) {
+				EXPECT_EQ(EINTR, errno);
+			}
+			if (n < 0) {
+				if (i == ARRAY_SIZE(t) - 1)
+					EXPECT_TRUE(all_come_back(self->fd[0]));
+				l5_store(word, 0);
+				n = which == L5_LOCK_TX ?
+				    send(self->fd[0], b, 100, 0) :
+				    recv(self->fd[0], c, 100, 0);
+			}
+			EXPECT_EQ(100, n);
+			if (which == L5_LOCK_TX)
+				n = recv(self->fd[1], c, 100, MSG_WAITALL);
+			EXPECT_EQ(-1, l5_check(c, 100, i));
+			l5_store(word, 0);
+			while (recv(self->fd[1], c, 100, MSG_DONTWAIT) > 0)
+				;
+		}
+	}
+	mapping_close(&m);
+	EXPECT_TRUE(end_exchange(self->fd[0], self->fd[1], 50000, 0));
+}
+
+/* Unlocked by a plain store: who slept for it is not told, and goes on. */
+TEST_F_TIMEOUT(death, unlocked_in_silence, 120)
+{
+	struct shared *sh = map_shared(4096);
+	struct mapping m;
+	int k, status;
+	pid_t pid;
+
+	ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
+	for (k = 0; k < 4; k++) {
+		memset(sh, 0, sizeof(*sh));
+		ASSERT_EQ(1, mapping_lock(&m, L5_LOCK_TX));
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			struct mapping n;
+			uint8_t b[100];
+
+			l5_fill(b, 100, k);
+			if (k & 1) {
+				if (mapping_open(&n, self->fd[0]))
+					_exit(1);
+				_exit(mapping_send(&n, b, 100, 0) != 100);
+			}
+			_exit(send(self->fd[0], b, 100, 0) != 100);
+		}
+		usleep(k / 2 ? 200000 : 20000);
+		l5_store(&m.own->tx_lock, 0);
+		status = map_reap(pid);
+		EXPECT_EQ(0, status) {
+			TH_LOG("%s: %x", k & 1 ? "mapped" : "kernel", status);
+		}
+		EXPECT_TRUE(end_get(self->fd[1], 100, k));
+	}
+	mapping_close(&m);
+}
+
+/* The calls, with arguments and on sockets that they are not for. */
+static void calls_refused(struct __test_metadata *_metadata, const char *what,
+			  int fd, int err, int err2)
+{
+	struct l5_map_info info;
+	unsigned long arg;
+
+	EXPECT_EQ(-1, ioctl(fd, L5_IOC_MAP_INFO, &info)) {
+		TH_LOG("%s", what);
+	}
+	EXPECT_TRUE(errno == err || errno == err2) {
+		TH_LOG("MAP_INFO, %s: %s", what, strerror(errno));
+	}
+	for (arg = 0; arg < 4; arg++) {
+		EXPECT_EQ(-1, ioctl(fd, L5_IOC_DOORBELL, arg)) {
+			TH_LOG("%s", what);
+		}
+		EXPECT_TRUE(errno == err || errno == err2);
+		EXPECT_EQ(-1, ioctl(fd, L5_IOC_ARM, arg));
+		EXPECT_TRUE(errno == err || errno == err2);
+		EXPECT_EQ(-1, ioctl(fd, L5_IOC_LOCK, arg));
+		EXPECT_TRUE(errno == err || errno == err2);
+		EXPECT_EQ(-1, ioctl(fd, L5_IOC_UNLOCK, arg));
+		EXPECT_TRUE(errno == err || errno == err2);
+	}
+}
+
+TEST_F_TIMEOUT(death, calls_on_other_sockets, 120)
+{
+	struct addr to = addr_parse(variant->at);
+	int force = L5_TRANSPORT_BASE, l, c, s, sp[2];
+
+	close(self->fd[0]);
+	close(self->fd[1]);
+	c = end_socket(END_L5, to.sa.sa_family);
+	ASSERT_LE(0, c);
+	calls_refused(_metadata, "fresh", c, ENOTCONN, ENOTCONN);
+	l = end_listen(END_L5, &to);
+	ASSERT_LE(0, l);
+	calls_refused(_metadata, "listener", l, ENOTCONN, ENOTCONN);
+	ASSERT_EQ(0, setsockopt(c, SOL_L5, L5_FORCE, &force, sizeof(force)));
+	ASSERT_EQ(0, connect(c, &to.sa, to.len));
+	s = accept(l, NULL, NULL);
+	ASSERT_LE(0, s);
+	calls_refused(_metadata, "base", c, EOPNOTSUPP, ENOTCONN);
+	calls_refused(_metadata, "base, accepted", s, EOPNOTSUPP, ENOTCONN);
+	EXPECT_TRUE(end_exchange(c, s, 1000, 0));
+	close(c);
+	close(s);
+	close(l);
+	l = end_listen(END_TCP, &to);
+	ASSERT_LE(0, l);
+	calls_refused(_metadata, "plain listener", l, ENOTTY, ENOTTY);
+	c = end_connect(END_TCP, &to);
+	ASSERT_LE(0, c);
+	calls_refused(_metadata, "plain", c, ENOTTY, ENOTTY);
+	close(c);
+	close(l);
+	ASSERT_EQ(0, pipe(sp));
+	calls_refused(_metadata, "pipe", sp[0], ENOTTY, ENOTTY);
+	self->fd[0] = sp[0];
+	self->fd[1] = sp[1];
+}
+
+TEST_F_TIMEOUT(death, nonsense_arguments, 120)
+{
+	static const unsigned long args[] = {
+		0, 1, 2, 3, 4, 5, 7, 8, 100, 0x7fffffff, 0x80000000,
+		0xffffffff, 0x100000000, 0x100000001, 1UL << 63, -1UL, -2UL,
+	};
+	unsigned int i, k;
+	struct mapping m;
+	int ret, e;
+
+	for (k = 0; k < 2; k++) {
+		for (i = 0; i < ARRAY_SIZE(args) * 2; i++) {
+			unsigned long a = args[i / 2];
+			int fd;
+
+			e = i & 1;
+			fd = self->fd[e];
+			ret = ioctl(fd, L5_IOC_ARM, a);
+			EXPECT_TRUE(ret < 0 ? errno == EINVAL :
+				    !(ret & ~(L5_BELL_DATA | L5_BELL_ROOM)) &&
+				    !(ret & ~(unsigned int)a)) {
+				TH_LOG("ARM %#lx: %d", a, ret);
+			}
+			ret = ioctl(fd, L5_IOC_DOORBELL, a);
+			EXPECT_TRUE(!ret || errno == EINVAL) {
+				TH_LOG("DOORBELL %#lx: %d", a, ret);
+			}
+			ret = ioctl(fd, L5_IOC_LOCK, a);
+			EXPECT_TRUE(a <= L5_LOCK_RX ? !ret :
+				    ret < 0 && errno == EINVAL) {
+				TH_LOG("LOCK %#lx: %d", a, ret);
+			}
+			ret = ioctl(fd, L5_IOC_UNLOCK, a);
+			EXPECT_TRUE(a <= L5_LOCK_RX ? !ret :
+				    ret < 0 && errno == EINVAL) {
+				TH_LOG("UNLOCK %#lx: %d", a, ret);
+			}
+		}
+		EXPECT_EQ(-1, ioctl(self->fd[0], L5_IOC_MAP_INFO, NULL));
+		EXPECT_EQ(EFAULT, errno);
+		EXPECT_EQ(-1, ioctl(self->fd[0], L5_IOC_MAP_INFO, 1UL << 63));
+		EXPECT_EQ(EFAULT, errno);
+		/* near misses */
+		EXPECT_EQ(-1, ioctl(self->fd[0], _IO('L', 0xc5)));
+		EXPECT_EQ(-1, ioctl(self->fd[0], _IO('L', 0xc0)));
+		EXPECT_EQ(-1, ioctl(self->fd[0], _IO('L', 0xbf)));
+		EXPECT_EQ(-1, ioctl(self->fd[0], _IOW('L', 0xc1, int)));
+		/* and once more with a mapping there */
+		if (!k)
+			ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
+	}
+	EXPECT_TRUE(end_exchange(self->fd[0], self->fd[1], 50000, 0));
+	mapping_close(&m);
+}
+
+TEST_HARNESS_MAIN
