@@ -3,7 +3,8 @@
  * Is every barrier of uapi/l5_ring.h where it has to be? Built also with one of
  * them taken out, by ring_mutants.sh, which then wants to see this fail: A to
  * D under ThreadSanitizer, which does not need the hardware to reorder; E and
- * F by hammering on the one window that they close.
+ * F, which for who has the ring mapped is the unlock, by hammering on the one
+ * window that they close. J and K are ring_lock.c's.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -122,6 +123,7 @@ TEST_F_TIMEOUT(order, publish_consume, 300)
 struct window {
 	struct ring r;
 	bool space;		/* the news is room, not data */
+	bool unlock;		/* F is the unlock */
 	unsigned long rounds;	/* done */
 	bool stop;
 	unsigned int turn[2];	/* rounds begun by the two threads */
@@ -149,6 +151,15 @@ static void stagger(uint64_t *seed)
 		__asm__ __volatile__("" ::: "memory");
 }
 
+/* After the news: does the sleeper want to be woken? */
+static bool window_look(struct window *w, struct view *v, __u32 *flag)
+{
+	if (!w->unlock)
+		return l5_wait_armed(flag);
+	l5_unlock(w->space ? &v->own->rx_lock : &v->own->tx_lock);
+	return l5_load(flag);
+}
+
 static void *window_waker(void *arg)
 {
 	struct window *w = arg;
@@ -160,16 +171,21 @@ static void *window_waker(void *arg)
 	for (i = 0; !__atomic_load_n(&w->stop, __ATOMIC_RELAXED); i++) {
 		meet(&w->turn[1], &w->turn[0]);
 		stagger(&seed);
+		if (w->unlock)
+			l5_lock_try(w->space ? &w->r.cons.own->rx_lock :
+					       &w->r.prod.own->tx_lock, 1);
 		if (w->space) {
 			/* the record that the sleeper published before */
 			if (l5_cons_peek(&c, ring_slot(&w->r.cons, c.head)) == 1)
 				l5_cons_take(&c, w->r.cons.own, c.len);
-			w->saw_flag = l5_wait_armed(&w->r.cons.peer->tx_wait);
+			w->saw_flag = window_look(w, &w->r.cons,
+						  &w->r.cons.peer->tx_wait);
 		} else {
 			l5_prod_publish(&p, w->r.prod.own,
 					ring_slot(&w->r.prod, p.tail),
 					ring_slot(&w->r.prod, p.tail + 16), 8);
-			w->saw_flag = l5_wait_armed(&w->r.prod.peer->rx_wait);
+			w->saw_flag = window_look(w, &w->r.prod,
+						  &w->r.prod.peer->rx_wait);
 		}
 		meet(&w->done[1], &w->done[0]);
 	}
@@ -226,10 +242,12 @@ static void window_sleeper(struct window *w)
 	}
 }
 
-static void window_run(struct __test_metadata *_metadata, bool space)
+static void window_run(struct __test_metadata *_metadata, bool space,
+		       bool unlock)
 {
 	struct window w = {
 		.space = space,
+		.unlock = unlock,
 	};
 	pthread_t t;
 
@@ -245,12 +263,22 @@ static void window_run(struct __test_metadata *_metadata, bool space)
 
 TEST_F_TIMEOUT(order, sleep_for_data, 300)
 {
-	window_run(_metadata, false);
+	window_run(_metadata, false, false);
 }
 
 TEST_F_TIMEOUT(order, sleep_for_space, 300)
 {
-	window_run(_metadata, true);
+	window_run(_metadata, true, false);
+}
+
+TEST_F_TIMEOUT(order, unlock_for_data, 300)
+{
+	window_run(_metadata, false, true);
+}
+
+TEST_F_TIMEOUT(order, unlock_for_space, 300)
+{
+	window_run(_metadata, true, true);
 }
 
 TEST_HARNESS_MAIN
