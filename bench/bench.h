@@ -24,6 +24,7 @@ enum carrier {
 	CARRIER_SOCKET,		/* send() and recv() */
 	CARRIER_LIB,		/* libl5 on a socket */
 	CARRIER_MEM,		/* libl5's rings over a memfd, no socket */
+	CARRIER_LINE,		/* bare shared memory, see line.h */
 };
 
 struct transport {
@@ -69,6 +70,7 @@ extern const struct setup setup_default;
 const struct transport *transport_named(const char *name);
 /* Of a connection without a socket, there before the server is started. */
 extern struct l5_native *transport_mem;
+extern struct line *transport_line;
 
 int transport_listen(const struct setup *s, struct address *where);
 int transport_connect(const struct setup *s, const struct address *where);
@@ -104,7 +106,10 @@ struct stream {
 	enum wait_mode wait;
 	struct l5_conn *lib;	/* if libl5 carries it */
 	struct l5_map *mem;	/* if a memfd does */
-	int end;		/* of it: 0 the client, 1 the server */
+	struct line *line;	/* if that does: the client's, the server's */
+	int end;		/* of these: 0 the client, 1 the server */
+	unsigned long sent;	/* messages by line */
+	unsigned long got;
 };
 
 void stream_connect(struct stream *st, const struct setup *s,

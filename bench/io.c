@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <sys/epoll.h>
 
+#include "line.h"
 #include "../userspace/lib/libl5.h"
 #include "../userspace/lib/native.h"
 
@@ -43,6 +44,11 @@ static void stream_init(struct stream *st, const struct setup *s, int fd,
 		st->mem = l5_native_map(transport_mem, end, 1);
 		if (!st->mem)
 			err(1, "mapping end %d", end);
+		return;
+	}
+	if (s->transport->carrier == CARRIER_LINE) {
+		st->line = transport_line;
+		st->end = end;
 		return;
 	}
 	if (s->transport->carrier == CARRIER_LIB) {
@@ -95,8 +101,22 @@ static void await(struct stream *st, short events)
 		err(1, "waiting");
 }
 
+/* A line holds one message, and its like comes only after the answer. */
+static ssize_t line_recv(struct stream *st, void *buf, size_t len)
+{
+	struct line *l = &st->line[!st->end];
+
+	st->got++;
+	if (len > sizeof(l->text))
+		errx(1, "a line takes %zu bytes", sizeof(l->text));
+	line_get(l, st->got, buf, len);
+	return atomic_load(&l->end) ? 0 : len;
+}
+
 static ssize_t recv_some(struct stream *st, void *buf, size_t len)
 {
+	if (st->line)
+		return line_recv(st, buf, len);
 	if (st->mem)
 		return l5_native_recv(st->mem, buf, len) ? (ssize_t)len : 0;
 	if (st->lib)
@@ -107,6 +127,10 @@ static ssize_t recv_some(struct stream *st, void *buf, size_t len)
 
 static ssize_t send_some(struct stream *st, const void *buf, size_t len)
 {
+	if (st->line) {
+		line_put(&st->line[st->end], ++st->sent, buf, len);
+		return len;
+	}
 	if (st->mem) {
 		if (!l5_native_send(st->mem, buf, len))
 			errx(1, "the ring is broken");
@@ -163,7 +187,9 @@ void stream_send(struct stream *st, const void *buf, size_t len)
 /* The other side reads to the end; we may go on reading. */
 void stream_end(struct stream *st)
 {
-	if (st->mem)
+	if (st->line)
+		line_end(&st->line[st->end], ++st->sent);
+	else if (st->mem)
 		l5_native_flag(transport_mem, !st->end, L5_MAP_RX_ASK);
 	else if (shutdown(st->fd, SHUT_WR))
 		err(1, "shutdown");
@@ -171,6 +197,8 @@ void stream_end(struct stream *st)
 
 void stream_close(struct stream *st)
 {
+	if (st->line)
+		return stream_end(st);
 	if (st->mem) {
 		stream_end(st);
 		l5_native_unmap(st->mem);

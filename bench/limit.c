@@ -2,10 +2,9 @@
 /*
  * What the machine allows: the bounds that figures of rings are set against.
  *
- * Round trips: two processes, a CPU each, and two buffers of shared memory,
- * one a way. A message is copied in, its number is stored last, the other side
- * sees the number, copies the message out and answers. No header, no cursor,
- * no check, nobody who sleeps: up to 64 bytes a message is one cache line.
+ * Round trips: two processes, a CPU each, and two lines of shared memory, one
+ * a way. No header, no cursor, no check, nobody who sleeps. (bench/rr -t line
+ * is the same with every byte checked, as with all that it measures.)
  *
  * Copy: memcpy() of one thread from one array to another, in pieces of 128 KiB
  * as a bulk transfer does it.
@@ -19,42 +18,17 @@
 #include <unistd.h>
 #include <sys/mman.h>
 
-#include "../userspace/lib/map.h"
+#include "line.h"
 
 #define WARM_UP		10000	/* round trips before the clock runs */
 #define PIECE		(128ul << 10)
-
-#define LONGEST		256	/* message */
-
-typedef _Atomic(unsigned long)number_t;
-
-/* Behind the number, which is a part of the message. */
-#define TEXT_MAX	(LONGEST - sizeof(number_t))
-
-struct slot {
-	number_t number;
-	char text[TEXT_MAX];
-} __attribute__((aligned(LONGEST)));
 
 struct limit {
 	struct setup setup;
 	unsigned long size;
 	unsigned long copy;
-	struct slot *slots;	/* ask, answer */
+	struct line *lines;	/* ask, answer */
 };
-
-static void put(struct slot *s, unsigned long nr, const char *text, size_t len)
-{
-	memcpy(s->text, text, len);
-	atomic_store_explicit(&s->number, nr, memory_order_release);
-}
-
-static void get(struct slot *s, unsigned long nr, char *text, size_t len)
-{
-	while (atomic_load_explicit(&s->number, memory_order_acquire) != nr)
-		l5_pause();
-	memcpy(text, s->text, len);
-}
 
 /*
  * A copy of constant length is some instructions, of variable length a call:
@@ -62,27 +36,27 @@ static void get(struct slot *s, unsigned long nr, char *text, size_t len)
  */
 static __always_inline void serve_size(struct limit *l, size_t size)
 {
-	size_t len = size - sizeof(number_t);
-	char text[TEXT_MAX] = "";
+	size_t len = size - sizeof(line_nr_t);
+	char text[LINE_BYTES] = "";
 	unsigned long nr;
 
 	for (nr = 1;; nr++) {
-		get(&l->slots[0], nr, text, len);
-		put(&l->slots[1], nr, text, len);
+		line_get(&l->lines[0], nr, text, len);
+		line_put(&l->lines[1], nr, text, len);
 	}
 }
 
 static __always_inline unsigned long ask_size(struct limit *l, size_t size)
 {
-	size_t len = size - sizeof(number_t);
-	char text[TEXT_MAX] = "", back[TEXT_MAX];
+	size_t len = size - sizeof(line_nr_t);
+	char text[LINE_BYTES] = "", back[LINE_BYTES];
 	unsigned long nr;
 
 	for (nr = 1; nr <= WARM_UP || !sample_over; nr++) {
 		if (nr == WARM_UP)
 			sample_start(l->setup.seconds);
-		put(&l->slots[0], nr, text, len);
-		get(&l->slots[1], nr, back, len);
+		line_put(&l->lines[0], nr, text, len);
+		line_get(&l->lines[1], nr, back, len);
 	}
 	return nr - 1 - WARM_UP;
 }
@@ -131,9 +105,9 @@ static double round_trips(struct limit *l)
 {
 	unsigned long n;
 
-	l->slots = mmap(NULL, 2 * sizeof(*l->slots), PROT_READ | PROT_WRITE,
+	l->lines = mmap(NULL, 2 * sizeof(*l->lines), PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (l->slots == MAP_FAILED)
+	if (l->lines == MAP_FAILED)
 		err(1, "mmap");
 	server_start(&l->setup, serve, l);
 	client_pin(&l->setup);

@@ -25,7 +25,7 @@ static const struct argp_option sample_options[] = {
 
 static const struct argp_option connection_options[] = {
 	{ "transport", 't', "NAME", 0,
-	  "tcp, unix, l5, l5-unix, lib (libl5 on an AF_L5 socket) or mem (libl5's rings over a memfd) (tcp)",
+	  "tcp, unix, l5, l5-unix, lib (libl5 on an AF_L5 socket), mem (its rings in a memfd) or line (bare shared memory, round trips only) (tcp)",
 	  0 },
 	{ "wait", 'w', "HOW", 0,
 	  "block, poll (busy, nonblocking) or epoll (block)", 0 },

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/mman.h>
 #include <netinet/tcp.h>
 
+#include "line.h"
 #include "../userspace/lib/native.h"
 
 #define MEM_RING	(1024 * 1024)	/* as net.l5.ring_kb */
@@ -23,10 +25,12 @@ static const struct transport transports[] = {
 	{ "l5-unix",	AF_UNIX, L5PROTO_UNIX, CARRIER_SOCKET },
 	{ "lib",	AF_INET, L5PROTO_INET, CARRIER_LIB },
 	{ "mem",	AF_UNSPEC, -1, CARRIER_MEM },
+	{ "line",	AF_UNSPEC, -1, CARRIER_LINE },
 	{ NULL }
 };
 
 struct l5_native *transport_mem;
+struct line *transport_line;
 
 const struct setup setup_default = {
 	.transport = &transports[0],
@@ -114,6 +118,14 @@ int transport_listen(const struct setup *s, struct address *where)
 			err(1, "memfd");
 		return dup(transport_mem->fd);
 	}
+	if (s->transport->carrier == CARRIER_LINE) {
+		transport_line = mmap(NULL, 2 * sizeof(*transport_line),
+				      PROT_READ | PROT_WRITE,
+				      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		if (transport_line == MAP_FAILED)
+			err(1, "mmap");
+		return -1;
+	}
 	fd = open_socket(s);
 	where->sa.sa_family = s->transport->family;
 	if (s->transport->family == AF_INET) {
@@ -138,6 +150,8 @@ int transport_connect(const struct setup *s, const struct address *where)
 
 	if (s->transport->carrier == CARRIER_MEM)
 		return dup(transport_mem->fd);
+	if (s->transport->carrier == CARRIER_LINE)
+		return -1;
 	fd = open_socket(s);
 	if (connect(fd, &where->sa, where->len))
 		err(1, "connect");
@@ -151,6 +165,8 @@ int transport_accept(const struct setup *s, int listener)
 
 	if (s->transport->carrier == CARRIER_MEM)
 		return dup(listener);
+	if (s->transport->carrier == CARRIER_LINE)
+		return -1;
 	do {
 		fd = accept(listener, NULL, NULL);
 	} while (fd < 0 && errno == EINTR);
