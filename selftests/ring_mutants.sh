@@ -22,6 +22,23 @@ mutants() {
 	D_head_not_acquire@ring_order@tsan@publish_consume@s/l5_load_acquire(&peer->rx_head)/l5_load(\&peer->rx_head)/
 	E_arm_without_fence@ring_order@plain@sleep_for@/^static inline void l5_wait_arm/,/^}/s/l5_mb();/__asm__ __volatile__("" ::: "memory");/
 	F_flag_without_fence@ring_order@plain@sleep_for@/^static inline int l5_wait_armed/,/^}/s/l5_mb();/__asm__ __volatile__("" ::: "memory");/
+	F_unlock_no_fence@ring_order@plain@unlock_for@s/return l5_xchg_mb(word, 0) & /__u32 w = l5_load(word); l5_store_release(word, 0); return w \& /
+	J_lock_not_acquire@ring_lock@tsan@threads@s/__ATOMIC_ACQUIRE, __ATOMIC_RELAXED/__ATOMIC_RELAXED, __ATOMIC_RELAXED/
+	K_unlock_not_release@ring_lock@tsan@threads@s/__atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST)/__atomic_exchange_n((p), (v), __ATOMIC_RELAXED)/
+	tail_before_header@ring_lock@plain@die_sending@/^static inline void l5_prod_publish/,/^}/{/p->tail +=\|l5_store(&own->tx_tail/d;s/^	l5_store(next, 0);/&p->tail += l5_rec_size(len); l5_store(\&own->tx_tail, p->tail);/}
+	pos_after_head@ring_lock@plain@die_taking@/^static inline __u32 l5_cons_take/,/^}/{/l5_store(&own->rx_pos, c->head);/d;s/l5_store_release(&own->rx_head, c->head);/&l5_store(\&own->rx_pos, c->head);/}
+	no_mend_sending@ring_lock@plain@die_sending@/^static inline int l5_prod_mend/,/^}/s/if (!l5_rec_valid(p->size, hdr))/if (hdr || 1)/
+	no_mend_taking@ring_lock@plain@die_taking@s/if (!c->off || /if (1 || /
+	mend_without_check@ring_lock@plain@garbage_sending@/^static inline int l5_prod_mend/,/^}/s/return l5_prod_load(p, own, peer);/p->tail += l5_rec_size((__u32)hdr); return 0;/
+	load_no_reader_ahead@ring_lock@plain@die_sending@s/if (head - p->tail <= p->size)/if (0)/
+	load_tail_not_checked@ring_lock@plain@garbage_sending@s/if (p->tail - head > p->size || /if (/
+	load_tail_alignment@ring_lock@plain@garbage_sending@/^static inline int l5_prod_load/,/^}/s/if (p->tail & (L5_HDR - 1))/if (0)/
+	load_off_not_checked@ring_lock@plain@garbage_taking@s/return off > c->size || /return /
+	off_not_checked@ring_lock@plain@garbage_taking@s/ || c->off >= (__u32)hdr)/)/
+	mend_wrong_record@ring_lock@plain@garbage_taking@s/c->off != l5_rec_size((__u32)hdr))/!hdr)/
+	death_not_told@ring_lock@plain@words@s/old & L5_LOCK_DIED ? 2 : 1/1/
+	waiters_forgotten@ring_lock@plain@words@s/id | (old & L5_LOCK_WAITERS)/id/
+	held_word_taken@ring_lock@plain@words@s/if (old & L5_LOCK_ID)/if (old == 1)/
 	next_header_not_zeroed@ring@plain@every_offset@s/l5_store(next, 0);//
 	room_forgets_end_word@ring@plain@room@s/room < 2 \* L5_HDR ? 0 : room - 2 \* L5_HDR/room < L5_HDR ? 0 : room - L5_HDR/
 	head_not_checked@ring@plain@look@s/head - p->head > p->tail - p->head ||/0 ||/
