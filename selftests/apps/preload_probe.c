@@ -4,7 +4,6 @@
  * for each what it got: "WHERE: l5", "WHERE: plain" or "WHERE: error NAME".
  * The sockets are asked past the library, by bare system calls.
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
