@@ -5,7 +5,8 @@ import re
 import shutil
 import subprocess
 
-from harness import HERE, REPO, Failed, family, have_module, in_vm, stat
+from harness import (HERE, REPO, Failed, family, free_port, have_module, in_vm,
+                     stat)
 
 PROBE = os.path.join(HERE, 'build', 'preload_probe')
 STATIC = PROBE + '_static'
@@ -32,8 +33,8 @@ def options(s, check):
 
     r = run('--help')
     check(r.code == 0 and all(o in r.text for o in (
-        '--unix', '--only', '--mode', '--spin', '--require', '--verbose',
-        '--debug')), '--help names all options', r)
+        '--unix', '--only', '--mode', '--config', '--spin', '--require',
+        '--verbose', '--debug')), '--help names all options', r)
     r = run('--version')
     check(r.code == 0 and re.match(r'l5run .*\d+\.\d+', r.text),
           '--version', r)
@@ -73,18 +74,27 @@ def options(s, check):
 def environment(s, check):
     l5run = s.prefix[0]
     show = 'import os; print(*(os.environ.get(n) for n in ' \
-           '("LD_PRELOAD", "L5_SOCKETS", "L5_SPIN_US", "L5_DEBUG")))'
+           '("LD_PRELOAD", "L5_SOCKETS", "L5_MODE", "L5_SPIN_US", ' \
+           '"L5_DEBUG", "L5_CONF")))'
 
     def run(*argv, env=None):
         r = s.run([l5run, *argv, '/usr/bin/python3.11', '-c', show],
                   plain=True, env=dict(os.environ, **env) if env else None)
         return r.text.split()
 
-    library = os.path.join(os.path.dirname(l5run), 'libl5preload.so')
-    check(run() == [library, 'inet,inet6', 'None', 'None'],
-          'the environment without options', run())
-    got = run('--unix', '--spin=20', '--debug')
-    check(got == [library, 'inet,inet6,unix', '20', '1'],
+    where = os.path.dirname(l5run)
+    library = os.path.join(where, 'libl5preload.so')
+    for argv in ((), ('--mode=full',)):
+        check(run(*argv) == [library, 'inet,inet6', 'full'] + ['None'] * 3,
+              f'the environment with {argv or "no options"}', run(*argv))
+    got = run('--mode=socket')
+    check(got == [os.path.join(where, 'libl5socket.so'), 'inet,inet6',
+                  'socket'] + ['None'] * 3, 'the environment of mode socket',
+          got)
+    conf = s.path('conf')
+    open(conf, 'w').close()
+    got = run('--unix', '--spin=20', '--debug', f'--config={conf}')
+    check(got[:6] == [library, 'inet,inet6,unix', 'full', '20', '1', conf],
           'the environment with options', got)
     got = run('--only=inet6')
     check(got[1] == 'inet6', '--only=inet6', got)
@@ -117,18 +127,21 @@ def install(s, check):
                f'DESTDIR={s.path("root")}', 'PREFIX=/opt/x'], plain=True)
     found = {os.path.relpath(os.path.join(where, n), s.path('root'))
              for where, _, names in os.walk(s.path('root')) for n in names}
-    check(r.code == 0 and found == {
-        'opt/x/bin/l5run', 'opt/x/lib/libl5preload.so',
-        'opt/x/share/man/man1/l5run.1'}, 'make install', (r, found))
+    check(r.code == 0 and found >= {
+        'opt/x/bin/l5run', 'opt/x/include/libl5.h', 'opt/x/lib/libl5.a',
+        'opt/x/lib/libl5.so', 'opt/x/lib/libl5.so.0',
+        'opt/x/lib/libl5preload.so', 'opt/x/lib/libl5socket.so',
+        'opt/x/lib/pkgconfig/libl5.pc', 'opt/x/share/man/man1/l5run.1'},
+          'make install', (r, found))
     r = s.run([s.path('root/opt/x/bin/l5run'), 'sh', '-c',
                'echo $LD_PRELOAD'], plain=True)
     check(r.text.strip() == s.path('root/opt/x/lib/libl5preload.so'),
           'the installed l5run finds the installed library', r)
     r = s.run(['nm', '-D', '--defined-only',
-               s.path('root/opt/x/lib/libl5preload.so')], plain=True)
+               s.path('root/opt/x/lib/libl5socket.so')], plain=True)
     check([line.split()[-1] for line in r.text.splitlines()] ==
           ['getsockopt', 'setsockopt', 'socket'],
-          'the library wraps three functions', r)
+          'the library of mode socket wraps three functions', r)
 
 
 def warnings(s, check):
@@ -221,6 +234,45 @@ def sockets(s, check):
     s.prefix = l5run
 
 
+def says(s):
+    """What mode full says of its sockets, and the rules that it follows."""
+    port = free_port()
+    argv = ['socat', '-t', 60, '-', f'TCP:127.0.0.1:{port}']
+    server = s.server(['socat', f'TCP-LISTEN:{port},reuseaddr,fork',
+                       'EXEC:cat,nofork'], port, name='echo')
+    data = b'x' * 100000
+    conf = s.path('l5.conf')
+    for name, rules, words, shm, maps in (
+            ('nothing', '', 'mapped, rings of', 2, 1),
+            ('another port', f'port {port + 1} off\n', 'mapped, rings', 2, 1),
+            ('this port', f'port {port} off\n', 'off: the policy', 0, 0),
+            ('ports', f'# text\nport {port}-{port} mode socket\n',
+             'not mapped: the policy', 2, 0),
+            ('this program', 'program socat mode socket\n', '', 2, 0),
+            ('an address', 'address 127.0.0.0/8 off\n', 'off: the policy', 0,
+             0),
+            ('another program', 'program cat off\n', 'mapped, rings', 2, 1)):
+        for where in 'file', 'environment':
+            with open(conf, 'w') as f:
+                f.write(rules if where == 'file' else '')
+            env = dict(os.environ, L5_DEBUG='1', L5_CONF=conf)
+            if where == 'environment':
+                env['L5_POLICY'] = rules.replace('\n', ';')
+            before = stat()
+            r = s.run(argv, data=data, env=env)
+            moved = {k: v - before[k] for k, v in stat().items()}
+            text = r.err.decode()
+            s.check(r.code == 0 and r.out == data and words in text and
+                    moved['conn_shm'] == shm,
+                    f'a rule of the {where} about {name}: {words or "silent"}',
+                    (r, moved))
+            # Of the client: the server's are not asked.
+            s.check(('mapped, rings' in text) == bool(maps),
+                    f'a rule of the {where} about {name}: '
+                    f'{"mapped" if maps else "not mapped"}', r)
+    s.stop(server)
+
+
 def absent(s, check):
     """Without the module."""
     plain = s.run([PROBE], plain=True)
@@ -267,10 +319,18 @@ def run(t):
         environment(s, check)
         install(s, check)
         warnings(s, check)
-        if have_module():
-            sockets(s, check)
         if in_vm() and have_module():
             unloaded(s, check)
         elif not have_module():
             absent(s, check)
-    t.attempt('l5', session)
+
+    def one_mode(s):
+        def check(good, name, detail=''):
+            t.check(good, f'{s.mode}: {name}', detail)
+        sockets(s, check)
+    t.attempt('l5run', session)
+    for mode in t.modes:
+        if have_module():
+            t.attempt(mode, one_mode)
+    if 'full' in t.modes and have_module():
+        t.attempt('full', says)

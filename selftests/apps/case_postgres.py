@@ -34,7 +34,7 @@ def session(s, template):
     shutil.chown(s.dir, USER, USER)
 
     # The server takes AF_UNIX too; the clients only where it is asked for.
-    with_unix = s.prefix + ['--unix'] if s.mode == 'l5' and s.prefix else []
+    with_unix = s.prefix + ['--unix'] if s.prefix else []
     tcp_only = s.prefix
     s.prefix = with_unix
     server = s.server(

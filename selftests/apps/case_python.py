@@ -8,8 +8,6 @@ import os
 import re
 import xml.etree.ElementTree as ET
 
-from harness import have_module
-
 PYTHON = '/usr/bin/python3.11'
 # Modules and the resources they ask for. "network" is what test_socketserver
 # calls the loopback device; for the others it is the world outside.
@@ -105,46 +103,45 @@ def worse(tcp, l5):
 
 
 def run(t):
-    tcp, _ = t.attempt('tcp', everything(t.full))
-    l5, moved = t.attempt('l5', everything(t.full))
-    if tcp is None or l5 is None:
+    tcp, _ = t.attempt('tcp', everything(t.long))
+    if tcp is None:
         return
-    for module, args in modules(t.full).items():
-        want, tcp_run = tcp[module]
-        got, l5_run = l5[module]
-        passed = sum(result == 'passed' for result in want.values())
-        if not t.check(passed, f'{module} on TCP: {passed} tests pass',
-                       tcp_run):
+    for mode in t.modes:
+        l5, moved = t.attempt(mode, everything(t.long))
+        if l5 is None:
             continue
-        bad = worse(want, got)
-        again, again_run = {}, l5_run
-        if bad and len(bad) <= MANY:
-            # Under load, and with other tests on the same ports, a test may
-            # fail on TCP too. What fails alone as well is different.
-            def session(s):
-                return regrtest(s, module, args, bad)
-            got_again, _ = t.attempt('l5', session)
-            again, again_run = got_again or ({}, l5_run)
-            for test in bad:
-                t.note(f'{test}: passed on TCP, {got.get(test, "not run")} '
-                       f'under l5run, then alone '
-                       f'{again.get(test, "not run")}')
-        still = [test for test in bad if again.get(test) != 'passed']
-        t.check(not still, f'{module}: no test is worse than on TCP',
-                f'{still}\n{again_run if still else ""}')
-        # And nothing can be said about what TCP fails; but it can be shown.
-        for test, result in want.items():
-            if result == 'failed':
-                t.note(f'{test}: fails on TCP, {got.get(test, "not run")} '
-                       f'under l5run')
-    if not t.l5run:
+        for module, args in modules(t.long).items():
+            compare(t, mode, module, args, tcp[module], l5[module])
+        # Some tests mean to stay on TCP.
+        t.shared_memory(mode, moved, CONNECTIONS, PAYLOAD, CONNECTIONS,
+                        base=None)
+
+
+def compare(t, mode, module, args, tcp, l5):
+    want, tcp_run = tcp
+    got, l5_run = l5
+    passed = sum(result == 'passed' for result in want.values())
+    if not t.check(passed, f'{mode}: {module} on TCP: {passed} tests pass',
+                   tcp_run):
         return
-    if not have_module():
-        t.skip('counters', 'the module is not loaded')
-        return
-    t.note({k: v for k, v in moved.items() if v})
-    t.check(moved['conn_shm'] >= 2 * CONNECTIONS,
-            f'at least {CONNECTIONS} connections on shared memory', moved)
-    t.check(moved['bytes_tx'] >= PAYLOAD,
-            f'at least {PAYLOAD} bytes through rings', moved)
-    t.check(moved['violations'] == 0, 'no ring violation', moved)
+    bad = worse(want, got)
+    again, again_run = {}, l5_run
+    if bad and len(bad) <= MANY:
+        # Under load, and with other tests on the same ports, a test may
+        # fail on TCP too. What fails alone as well is different.
+        def session(s):
+            return regrtest(s, module, args, bad)
+        got_again, _ = t.attempt(mode, session)
+        again, again_run = got_again or ({}, l5_run)
+        for test in bad:
+            t.note(f'{mode}: {test}: passed on TCP, '
+                   f'{got.get(test, "not run")} under l5run, then alone '
+                   f'{again.get(test, "not run")}')
+    still = [test for test in bad if again.get(test) != 'passed']
+    t.check(not still, f'{mode}: {module}: no test is worse than on TCP',
+            f'{still}\n{again_run if still else ""}')
+    # And nothing can be said about what TCP fails; but it can be shown.
+    for test, result in want.items():
+        if result == 'failed':
+            t.note(f'{mode}: {test}: fails on TCP, '
+                   f'{got.get(test, "not run")} under l5run')

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""socat with bare numbers and nothing preloaded: the kernel alone."""
+"""
+socat with bare numbers: in mode "socket" the kernel alone, nothing preloaded.
+Mode "full" finds out by itself that these are AF_L5 sockets.
+"""
 import socket
 import struct
 
@@ -15,7 +18,7 @@ PAYLOAD = 3 * (BIG + 2 * ECHO)
 def addresses(s):
     """name: (family, protocol, sockaddr without its family, port or path)"""
     # On plain sockets without the module, which tests only the test.
-    l5 = s.mode == 'l5' and have_module()
+    l5 = s.mode != 'tcp' and have_module()
     four, six, path = free_port(), free_port(), s.path('sock')
     return {
         'IPv4': (family() if l5 else socket.AF_INET, 0,
@@ -47,7 +50,7 @@ def session(s):
 
         def socat(*args, **kw):
             # 60 s, not half a one, for the other direction to end.
-            return s.run(['socat', '-b', 65536, '-t', 60, *args], plain=True, **kw)
+            return s.run(['socat', '-b', 65536, '-t', 60, *args], plain=s.mode != 'full', **kw)
 
         # On TCP and by a shell's words this says "refused" and ends with 1.
         if name != 'unix':
@@ -57,7 +60,7 @@ def session(s):
 
         p = s.spawn(['socat', '-t', 60,
                      f'SOCKET-LISTEN:{at},reuseaddr,fork', 'EXEC:cat'],
-                    plain=True, name=f'echo-{name}')
+                    plain=s.mode != 'full', name=f'echo-{name}')
         wait_until(lambda: is_up(where), 'socat to listen')
         r = socat('-', f'SOCKET-CONNECT:{at}', data=b'one line\n')
         out[f'{name}: echo'] = (r.code, r.out, r.err)
@@ -71,11 +74,11 @@ def session(s):
         p.terminate()
         s.wait(p, 'socat')
         if name == 'unix':
-            s.run(['rm', '-f', where], plain=True)
+            s.run(['rm', '-f', where], plain=s.mode != 'full')
 
         got = s.path(f'got-{name}')
         p = s.spawn(['socat', '-u', f'SOCKET-LISTEN:{at},reuseaddr',
-                     f'CREATE:{got}'], plain=True, name=f'sink-{name}')
+                     f'CREATE:{got}'], plain=s.mode != 'full', name=f'sink-{name}')
         wait_until(lambda: is_up(where), 'socat to listen')
         r = socat('-u', f'OPEN:{big}', f'SOCKET-CONNECT:{at}')
         out[f'{name}: a file'] = (r.code, r.err, s.wait(p, 'socat'))

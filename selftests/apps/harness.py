@@ -2,10 +2,11 @@
 """
 What the program tests share: checks as KTAP lines, counters, processes.
 
-A case is a module case_NAME.py. Most have session(s), which is run twice, on
-plain TCP and under l5run, and returns {what: result}: results must be equal,
-and the counters must say that the second one moved its bytes through shared
-memory. A case may have run(t) instead and do everything itself.
+A case is a module case_NAME.py. Most have session(s), which is run on plain
+TCP and under l5run, once in each of its modes, and returns {what: result}:
+results must be equal, and the counters must say that all but the first moved
+its bytes through shared memory, and in mode "full" that the program had mapped
+it. A case may have run(t) instead and do everything itself.
 """
 import ctypes
 import errno
@@ -29,6 +30,9 @@ FAMILY_DEFAULT = 18
 SOL_L5 = 0x4c35
 L5_TRANSPORT = 1
 TRANSPORTS = ('none', 'base', 'shm')
+
+# How l5run does it; without it there is one nameless way.
+MODES = ('socket', 'full')
 
 # Nothing here measures speed. The bounds are for a busy emulated machine, and
 # only ever reached when something hangs.
@@ -207,7 +211,7 @@ class Session:
     @property
     def l5(self):
         """Is shared memory to be expected?"""
-        return self.mode == 'l5' and bool(self.prefix) and have_module()
+        return self.mode != 'tcp' and bool(self.prefix) and have_module()
 
     def path(self, *names):
         return os.path.join(self.dir, *names)
@@ -314,8 +318,9 @@ class Session:
 class Test:
     """A case being run."""
 
-    def __init__(self, name, tap, l5run, full):
-        self.name, self.tap, self.l5run, self.full = name, tap, l5run, full
+    def __init__(self, name, tap, l5run, modes, long):
+        self.name, self.tap, self.l5run = name, tap, l5run
+        self.modes, self.long = modes, long
         self.failures = 0
 
     def check(self, good, name, detail=''):
@@ -333,7 +338,10 @@ class Test:
         self.tap.note(f'{self.name}: {text}')
 
     def session(self, mode):
-        return Session(self, mode, self.l5run if mode != 'tcp' else [])
+        prefix = []
+        if mode != 'tcp':
+            prefix = self.l5run + [f'--mode={mode}'] * (mode in MODES)
+        return Session(self, mode, prefix)
 
     def attempt(self, mode, session):
         """Run one session. Return its results and what the counters did."""
@@ -373,38 +381,54 @@ class Test:
             self.check(good, f'{mode}: pairs and ring memory are given back',
                        f'before: {before}\nnow: {stat()}\n{table()}')
 
-    def compare(self, session, connections, payload):
+    def compare(self, session, connections, payload, mapped=None):
         """
         session(s) on TCP and under l5run. At least that many connections and
-        that many bytes of payload have to go through shared memory.
+        that many bytes of payload have to go through shared memory. In mode
+        "full" so many ends (default: one a connection) are mapped.
         """
         tcp, moved = self.attempt('tcp', session)
         if moved:
             self.check(moved['conn_shm'] == 0, 'tcp: no AF_L5 connection',
                        moved)
-        l5, moved = self.attempt('l5', session)
-        if tcp is None or l5 is None:
-            return
+        for mode in self.modes:
+            l5, moved = self.attempt(mode, session)
+            if tcp is None or l5 is None:
+                continue
+            self.same(mode, tcp, l5)
+            self.shared_memory(mode, moved, connections, payload,
+                               connections if mapped is None else mapped)
+
+    def same(self, mode, tcp, l5):
+        """Check that the results of two sessions are."""
         for what in list(tcp) + [k for k in l5 if k not in tcp]:
             self.check(tcp.get(what) == l5.get(what),
-                       f'same as on TCP: {what}',
+                       f'{mode}: same as on TCP: {what}',
                        f'tcp: {tcp.get(what)!r}\nl5:  {l5.get(what)!r}')
-        self.shared_memory(moved, connections, payload)
 
-    def shared_memory(self, moved, connections, payload):
+    def shared_memory(self, mode, moved, connections, payload, mapped,
+                      base=0):
         """Check the counters of a run under l5run."""
         if not self.l5run:
             return
         if not have_module():
-            self.skip('counters', 'the module is not loaded')
+            self.skip(f'{mode}: counters', 'the module is not loaded')
             return
         self.note({k: v for k, v in moved.items() if v})
         # Both ends are counted.
         self.check(moved['conn_shm'] >= 2 * connections,
-                   f'at least {connections} connections on shared memory',
-                   moved)
-        self.check(moved['conn_base'] == 0,
-                   'no connection stayed on TCP', moved)
+                   f'{mode}: at least {connections} connections on shared '
+                   'memory', moved)
+        if base is not None:
+            self.check(moved['conn_base'] == base,
+                       f'{mode}: {base or "no"} ends stayed on TCP', moved)
         self.check(moved['bytes_tx'] >= payload,
-                   f'at least {payload} bytes through rings', moved)
-        self.check(moved['violations'] == 0, 'no ring violation', moved)
+                   f'{mode}: at least {payload} bytes through rings', moved)
+        self.check(moved['violations'] == 0, f'{mode}: no ring violation',
+                   moved)
+        if mode == 'full':
+            self.check(moved['maps'] >= mapped,
+                       f'{mode}: at least {mapped} mapped ends', moved)
+        elif mode == 'socket':
+            self.check(not moved.get('maps'), f'{mode}: nothing is mapped',
+                       moved)
