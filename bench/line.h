@@ -19,7 +19,7 @@ typedef _Atomic(unsigned long)line_nr_t;
 struct line {
 	line_nr_t nr;
 	char text[LINE_BYTES - sizeof(line_nr_t)];
-	atomic_int end __attribute__((aligned(LINE_BYTES)));
+	atomic_int end;
 } __attribute__((aligned(LINE_BYTES)));
 
 static inline void line_put(struct line *l, unsigned long nr, const void *text,
