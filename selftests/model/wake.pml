@@ -8,8 +8,8 @@
  *      producer has it from l5_unlock()
  *   G  full barrier between the kernel's clear and its wake
  *
- * and for the rules: ->poll always arms; only the kernel clears, and every
- * clear is followed by a wake.
+ * and for the rules: ->poll always arms for who asks for data; only the kernel
+ * clears, and every clear is followed by a wake of all who sleep.
  *
  * A processor's stores wait in its buffer and become visible in any order; a
  * full barrier waits until they have.
@@ -22,6 +22,8 @@
  *   MAPPED  arms its own word in user space, looks, and sleeps in epoll (ET)
  *   SIGIO   arms its own word, looks, and sleeps until it is told anything
  *   SHARED  two sleepers of one end: RECV and ET
+ *   OTHER   ET, and beside it one who asks for something else; what wakes one
+ *           wakes both, but ->poll does not arm for him
  *   ROOM    ET waiting for room: ->poll arms only when there is none, and the
  *           program's last attempt is a system call, which arms
  * Who wakes decides for each record whether it is the kernel, or a mapped
@@ -36,6 +38,7 @@
  *                    that (DISARM)
  *   NO_POLL_ARM      ->poll trusts user space to have armed
  *   NO_CALL          who fills the ring makes no system call at its end
+ *   NO_ALL           a wake reaches only one of two
  */
 #ifdef WAKERS
 #define ROUNDS	2
@@ -47,6 +50,9 @@
 #define SLEEPERS 2
 #define ET
 #define RECV
+#elif defined(OTHER)
+#define SLEEPERS 2
+#define ET
 #else
 #define SLEEPERS 1
 #endif
@@ -276,6 +282,19 @@ active proctype sigio()
 }
 #endif
 
+#ifdef OTHER
+active proctype other()
+{
+	byte me = 1;
+
+	queued[me] = 1;
+	do
+	:: OVER -> break
+	:: else -> sleep()
+	od
+}
+#endif
+
 /* a processor sees what is in its own buffer */
 #define ARMED		(word && !w_clear[me])
 
@@ -330,9 +349,12 @@ active [WAKERS] proctype waker()
 		atomic {
 			if
 			:: queued[0] -> woken[0] = 1
+#ifdef NO_ALL
+			:: queued[1] -> woken[1] = 1
+#endif
 			:: else
 			fi;
-#if SLEEPERS > 1
+#if SLEEPERS > 1 && !defined(NO_ALL)
 			if
 			:: queued[1] -> woken[1] = 1
 			:: else
