@@ -718,7 +718,7 @@ static void l5_shutdown_ring(struct l5_sock *l5, int how)
 		 * it back is not worth waiting for.
 		 */
 		l5_map_flag(own, L5_MAP_TX_ASK);
-		locked = !l5_ring_lock(l5, L5_LOCK_TX, 0);
+		locked = !l5_ring_lock(l5, L5_LOCK_TX, -HZ);
 		l5_conn_fin(l5);
 		if (locked)
 			l5_ring_unlock(l5, L5_LOCK_TX);

@@ -581,7 +581,7 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 	const __poll_t out = EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
 	struct l5_sock *l5 = l5_sk(sock->sk);
 	struct l5_ctrl *ctrl;
-	bool fin, readable;
+	bool fin, readable, in;
 	__poll_t mask;
 
 	sock_poll_wait(file, sock, wait);
@@ -599,7 +599,8 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 
 	ctrl = l5_own(l5)->ctrl;
 	/* not for who waits for room alone: the peer would ring for nothing */
-	if (poll_requested_events(wait) & (EPOLLIN | EPOLLRDNORM))
+	in = poll_requested_events(wait) & (EPOLLIN | EPOLLRDNORM);
+	if (in)
 		l5_wait_arm(&ctrl->rx_wait);
 	fin = test_bit(L5_END_FIN, &l5_peer(l5)->flags);
 	mask = l5->boot->ops->poll(file, l5->boot, NULL);
@@ -608,7 +609,8 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 	if (READ_ONCE(l5->sk.sk_err))
 		mask |= EPOLLERR;
 	readable = l5_poll_readable(l5);
-	if (!readable && poll_does_not_wait(wait) && !(mask & EPOLLRDHUP)) {
+	if (!readable && in && poll_does_not_wait(wait) &&
+	    !(mask & EPOLLRDHUP)) {
 		l5_poll_spin(l5);
 		readable = l5_poll_readable(l5);
 	}

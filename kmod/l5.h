@@ -346,6 +346,7 @@ int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma);
 int l5_map_ioctl(struct l5_sock *l5, unsigned int cmd, unsigned long arg);
 void l5_map_flag(struct l5_end *e, u32 flags);
 void l5_map_note(struct l5_sock *l5);
+bool l5_map_forget(struct l5_end *e, u32 id, u32 *word, u32 old, u32 to);
 
 /* io.c */
 bool l5_rx_ended(struct l5_sock *l5);

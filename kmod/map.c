@@ -15,7 +15,8 @@
  * also where a lock word that the process will never give back is freed.
  *
  * fork() copies none of it: a child that used the parent's number could not be
- * told from it when one of them dies.
+ * told from it when one of them dies. Who undoes that by MADV_DOFORK has only
+ * his own end to lose.
  */
 #include <linux/anon_inodes.h>
 #include <linux/file.h>
@@ -98,6 +99,39 @@ static struct l5_mapper *l5_mapper_find(struct l5_end *e)
 	return NULL;
 }
 
+static struct l5_mapper *l5_mapper_numbered(struct l5_end *e, u32 id)
+{
+	struct l5_mapper *m;
+
+	lockdep_assert_held(&e->map_lock);
+	list_for_each_entry(m, &e->mappers, node)
+		if (m->id == id)
+			return m;
+	return NULL;
+}
+
+/**
+ * l5_map_forget() - change a lock word if nobody has the number in it
+ * @e: the end
+ * @id: the number
+ * @word: the lock word
+ * @old: what it was
+ * @to: what it becomes
+ *
+ * Return: whether nobody has.
+ */
+bool l5_map_forget(struct l5_end *e, u32 id, u32 *word, u32 old, u32 to)
+{
+	bool nobody;
+
+	mutex_lock(&e->map_lock);
+	nobody = !l5_mapper_numbered(e, id);
+	if (nobody)
+		cmpxchg(word, old, to);
+	mutex_unlock(&e->map_lock);
+	return nobody;
+}
+
 static struct l5_mapper *l5_mapper_new(struct l5_sock *l5)
 {
 	struct l5_end *e = l5_own(l5);
@@ -113,9 +147,11 @@ static struct l5_mapper *l5_mapper_new(struct l5_sock *l5)
 		kfree(m);
 		return ERR_CAST(file);
 	}
-	/* after four thousand million of them numbers come again */
-	if (++e->last_id >= L5_LOCK_KERNEL)
-		e->last_id = 1;
+	/* after a thousand million of them numbers come again */
+	do {
+		if (++e->last_id >= L5_LOCK_KERNEL)
+			e->last_id = 1;
+	} while (l5_mapper_numbered(e, e->last_id));
 	m->id = e->last_id;
 	m->mm = current->mm;
 	m->conn = l5->conn;

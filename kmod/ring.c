@@ -367,6 +367,9 @@ static bool l5_peer_async(struct l5_sock *l5)
 	return async;
 }
 
+/* More than a connection moves in a year. */
+#define L5_BYTES_SANE	(1ULL << 60)
+
 /* Processes count what they move in the control page; the socket ends here. */
 static void l5_ring_closing(struct l5_sock *l5)
 {
@@ -376,10 +379,10 @@ static void l5_ring_closing(struct l5_sock *l5)
 
 	if (!test_bit(L5_END_MAPPED, &own->flags))
 		return;
-	/* they may count what they like, but not backwards */
-	if ((s64)tx > 0)
+	/* they may count what they like; believe what can be */
+	if (tx < L5_BYTES_SANE)
 		l5_count(l5, L5_STAT_BYTES_TX, tx);
-	if ((s64)rx > 0)
+	if (rx < L5_BYTES_SANE)
 		l5_count(l5, L5_STAT_BYTES_RX, rx);
 }
 
@@ -577,6 +580,7 @@ static void l5_ring_complete(struct l5_end *e, struct list_head *pages)
 
 	e->granted += l5_ring_ungranted(e);
 	e->npages += n;
+	WRITE_ONCE(e->starved, 0);
 	for (; n; n--) {
 		struct page *page = list_first_entry(pages, struct page, lru);
 
@@ -983,6 +987,9 @@ u32 l5_ring_used(struct l5_conn *conn, int end)
 	return clamp_t(s64, used, 0, conn->end[end].size);
 }
 
+/* How long who may not wait waits for who only holds a lock for a moment. */
+#define L5_LOCK_PATIENCE	(HZ / 20)
+
 static u32 *l5_lock_word(struct l5_end *own, int dir)
 {
 	return dir == L5_LOCK_TX ? &own->ctrl->tx_lock : &own->ctrl->rx_lock;
@@ -991,6 +998,32 @@ static u32 *l5_lock_word(struct l5_end *own, int dir)
 static struct mutex *l5_lock_mutex(struct l5_sock *l5, int dir)
 {
 	return dir == L5_LOCK_TX ? &l5->tx_lock : &l5->rx_lock;
+}
+
+/*
+ * A word that says that it is held by nobody there is. A process that scribbled
+ * over it and went must not stop those who share its socket; so it counts as
+ * one that died with it.
+ *
+ * Return: true if it was so; then it is worth trying.
+ */
+static bool l5_lock_forged(struct l5_sock *l5, int dir, u32 old)
+{
+	struct mutex *mutex = l5_lock_mutex(l5, dir);
+	struct l5_end *own = l5_own(l5);
+	u32 free = (old & L5_LOCK_WAITERS) | L5_LOCK_DIED;
+	u32 *word = l5_lock_word(own, dir);
+	u32 id = old & L5_LOCK_ID;
+
+	if (id == L5_LOCK_KERNEL) {
+		/* no system call does who does not have the mutex */
+		if (!mutex_trylock(mutex))
+			return false;
+		cmpxchg(word, old, free);
+		mutex_unlock(mutex);
+		return true;
+	}
+	return l5_map_forget(own, id, word, old, free);
 }
 
 /**
@@ -1017,6 +1050,9 @@ int l5_ring_lock_wait(struct l5_sock *l5, int dir, long *timeo, bool intr)
 
 	if (!*timeo)
 		return -EAGAIN;
+	old = l5_load(word);
+	if (old & L5_LOCK_ID && l5_lock_forged(l5, dir, old))
+		return 0;
 	prepare_to_wait(&own->lock_wait, &wait,
 			intr ? TASK_INTERRUPTIBLE : TASK_KILLABLE);
 	old = l5_load(word);
@@ -1067,8 +1103,9 @@ static int l5_ring_load(struct l5_sock *l5, int dir, bool mend)
  * l5_ring_lock() - have one direction to ourselves, and its cursors
  * @l5: a socket in state L5_SHM
  * @dir: L5_LOCK_TX or L5_LOCK_RX
- * @timeo: jiffies to wait for a process that holds the word; 0, of who may not
- *	wait, is still some time, as for a socket's lock, and no signal ends it
+ * @timeo: jiffies to wait for a process that holds the word, or a signal; 0, of
+ *	who may not wait, is still L5_LOCK_PATIENCE, as for any lock; if it is
+ *	negative no signal ends it that does not kill
  *
  * Return: 0, -EAGAIN, as sock_intr_errno(), or -EPROTO if the cursors make no
  * sense, in which case it is not held.
@@ -1077,10 +1114,10 @@ int l5_ring_lock(struct l5_sock *l5, int dir, long timeo)
 {
 	struct mutex *mutex = l5_lock_mutex(l5, dir);
 	u32 *word = l5_lock_word(l5_own(l5), dir);
-	bool intr = timeo;
+	bool intr = timeo > 0;
 	int got, err;
 
-	timeo = timeo ?: HZ;
+	timeo = abs(timeo) ?: L5_LOCK_PATIENCE;
 	for (;;) {
 		mutex_lock(mutex);
 		got = l5_lock_try(word, L5_LOCK_KERNEL);
