@@ -136,11 +136,11 @@ static ssize_t put_locked(struct mapping *m, bool died, const void *buf,
 		return 0;
 	if (l5_prod_look(p, m->peer) < 0 || p->tail - p->head > p->size)
 		return -1;
+	if (len > PIECE)
+		len = PIECE;
 	n = l5_prod_room(p);
 	if (n > len)
 		n = len;
-	if (n > PIECE)
-		n = PIECE;
 	/* small messages stay whole, as in the kernel */
 	if (!n || (n < len && n < p->size / 8))
 		return 0;
@@ -285,7 +285,10 @@ int map_reap(pid_t pid)
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		if (l5_now_ms() > end) {
 			kill(pid, SIGKILL);
-			waitpid(pid, &status, 0);
+			/* who cannot even be killed is left behind */
+			for (end += 3000; l5_now_ms() < end; usleep(1000))
+				if (waitpid(pid, &status, WNOHANG))
+					break;
 			return -1;
 		}
 		usleep(1000);

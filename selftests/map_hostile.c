@@ -1,0 +1,775 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One process writes whatever it likes to all it can map, again and again; the
+ * victim at the other end, or at the same one, gets data or an error from every
+ * call. It does not crash, hang, or read outside; the kernel does not mind.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <linux/sockios.h>
+
+#include "kselftest_harness.h"
+#include "mapping.h"
+
+FIXTURE(hostile)
+{
+	int none;
+};
+
+FIXTURE_VARIANT(hostile)
+{
+	const char *at;
+};
+
+FIXTURE_VARIANT_ADD(hostile, inet)
+{
+	.at = "127.0.0.1:0",
+};
+
+FIXTURE_VARIANT_ADD(hostile, unix)
+{
+	.at = "abstract:l5_map_hostile",
+};
+
+FIXTURE_SETUP(hostile)
+{
+	if (!l5_present())
+		_exit(255);
+	signal(SIGPIPE, SIG_IGN);
+	ASSERT_TRUE(net_unshare());
+	l5_sysctl("match_ms", 10000);
+}
+
+FIXTURE_TEARDOWN(hostile)
+{
+	(void)self;
+}
+
+/* What a scribbler writes to, from what nobody may notice to everything. */
+enum mood {
+	LIES,		/* wait words, counters, tail: nothing that is a cursor */
+	RECORDS,	/* records that are valid, though nobody asked for them */
+	CURSORS,	/* heads and tails, around the right ones */
+	LOCKS,		/* lock words */
+	HEADERS,	/* header words of all sorts */
+	ALL,
+	MOODS
+};
+
+static const char *const mood_name[] = {
+	"lies", "records", "cursors", "locks", "headers", "all"
+};
+
+struct arena {
+	uint32_t stop;
+	uint32_t calls;
+	uint32_t writes;
+};
+
+static uint64_t some_value(struct mapping *m, uint64_t *s)
+{
+	const uint64_t t[] = {
+		0, 1, 7, 8, 16, m->tx_size, m->tx_size - 8, m->tx_size + 8,
+		2ULL * m->tx_size, m->rx_size, -1ULL, -8ULL, 1ULL << 31,
+		1ULL << 32, 1ULL << 62, 1ULL << 63, (1ULL << 63) - 8,
+		0xffffffff, 0xffffffff00000000ULL,
+		l5_load(&m->peer->tx_tail), l5_load(&m->peer->rx_head),
+		l5_load(&m->own->tx_tail), l5_load(&m->own->rx_head),
+		l5_load(&m->peer->tx_tail) + 8, l5_load(&m->peer->tx_tail) - 8,
+		l5_load(&m->peer->tx_tail) + m->rx_size,
+		l5_load(&m->peer->tx_tail) - m->rx_size - 8,
+		l5_load(&m->peer->rx_head) + m->tx_size,
+		(uint64_t)map_rnd(s) << 32 | map_rnd(s), map_rnd(s) & 0xffff,
+	};
+
+	return t[map_rnd(s) % ARRAY_SIZE(t)];
+}
+
+static uint32_t some_lock(struct mapping *m, uint64_t *s)
+{
+	const uint32_t t[] = {
+		0, 1, 2, 3, m->id, m->id + 1, m->id | L5_LOCK_WAITERS,
+		m->id | L5_LOCK_DIED, L5_LOCK_DIED, L5_LOCK_WAITERS,
+		L5_LOCK_DIED | L5_LOCK_WAITERS, L5_LOCK_KERNEL, 0xffffffff,
+		L5_LOCK_KERNEL | L5_LOCK_WAITERS, map_rnd(s),
+	};
+
+	return t[map_rnd(s) % ARRAY_SIZE(t)];
+}
+
+static uint64_t some_header(struct mapping *m, uint64_t *s)
+{
+	const uint64_t valid = (uint64_t)L5_REC_VALID << 32;
+	const uint64_t t[] = {
+		0, valid, valid | 1, valid | 8, valid | (m->tx_size - 16),
+		valid | (m->tx_size - 15), valid | (m->tx_size - 8),
+		valid | m->tx_size, valid | 0xffffffff, valid | 0x80000000,
+		valid | map_rnd(s) % m->tx_size, 1, 0xffffffff, -1ULL,
+		valid | 1ULL << 32 | 8, 0x7fffffff00000008ULL,
+		(uint64_t)map_rnd(s) << 32 | map_rnd(s),
+	};
+
+	return t[map_rnd(s) % ARRAY_SIZE(t)];
+}
+
+static void put_header(struct mapping *m, uint64_t pos, uint64_t hdr)
+{
+	l5_store_release(mapping_slot(m, pos & ~7ULL), hdr);
+}
+
+static void scribble(struct mapping *m, enum mood mood, uint64_t *s)
+{
+	struct l5_ctrl *c = m->own;
+	const uint64_t valid = (uint64_t)L5_REC_VALID << 32;
+	uint64_t pos = l5_load(&m->peer->rx_head) & ~7ULL, v;
+	unsigned int i, n;
+
+	if (mood == ALL)
+		mood = map_rnd(s) % ALL;
+	switch (mood) {
+	case LIES:
+		v = some_value(m, s);
+		switch (map_rnd(s) % 7) {
+		case 0:
+			l5_store(&c->rx_wait, v);
+			return;
+		case 1:
+			l5_store(&c->tx_wait, v);
+			return;
+		case 2:
+			l5_store(&c->tx_tail, v);
+			return;
+		case 3:
+			l5_store(&c->tx_bytes, v);
+			l5_store(&c->rx_bytes, v);
+			return;
+		case 4:
+			l5_store(&c->version, v);
+			l5_store(&c->features, v);
+			return;
+		case 5:
+			*(volatile uint64_t *)((uint8_t *)c + 8 *
+			 (sizeof(*c) / 8 + map_rnd(s) %
+			  (MAP_PAGE / 8 - sizeof(*c) / 8))) = v;
+			return;
+		default:
+			ioctl(m->fd, L5_IOC_DOORBELL, map_rnd(s) & 3);
+			ioctl(m->fd, L5_IOC_ARM, map_rnd(s) & 3);
+			return;
+		}
+	case RECORDS:
+		/* a chain from where the victim is, perhaps all around */
+		n = map_rnd(s) % 4 ? map_rnd(s) % 32 : m->tx_size / 16;
+		v = map_rnd(s) % 3 ? 1 + map_rnd(s) % 8 :
+		    1 + map_rnd(s) % (m->tx_size / 4);
+		for (i = 0; i < n; i++)
+			put_header(m, pos + i * l5_rec_size(v), valid | v);
+		l5_store(&c->tx_tail, pos + n * l5_rec_size(v));
+		ioctl(m->fd, L5_IOC_DOORBELL, L5_BELL_DATA);
+		/* and take what it sends, as if it were read */
+		l5_store(&c->rx_head, l5_load(&m->peer->tx_tail) & ~7ULL);
+		ioctl(m->fd, L5_IOC_DOORBELL, L5_BELL_ROOM);
+		return;
+	case CURSORS:
+		v = some_value(m, s);
+		switch (map_rnd(s) % 5) {
+		case 0:
+			l5_store(&c->rx_head, v);
+			break;
+		case 1:
+			l5_store(&c->rx_head, v & ~7ULL);
+			break;
+		case 2:
+			l5_store(&c->rx_pos, v);
+			break;
+		case 3:
+			l5_store(&c->tx_tail, v);
+			break;
+		default:
+			/* right again, so that it lasts */
+			v = l5_load(&m->peer->tx_tail) & ~7ULL;
+			l5_store(&c->rx_pos, v);
+			l5_store(&c->rx_head, v);
+		}
+		ioctl(m->fd, L5_IOC_DOORBELL, map_rnd(s) & 3);
+		return;
+	case LOCKS:
+		v = some_lock(m, s);
+		if (map_rnd(s) & 1)
+			l5_store(&c->tx_lock, v);
+		else
+			l5_store(&c->rx_lock, v);
+		if (map_rnd(s) % 4 == 0)
+			ioctl(m->fd, L5_IOC_UNLOCK, map_rnd(s) & 1);
+		return;
+	default:
+		switch (map_rnd(s) % 4) {
+		case 0:
+			put_header(m, pos, some_header(m, s));
+			break;
+		case 1:
+			put_header(m, pos + 8 * (map_rnd(s) % 64),
+				   some_header(m, s));
+			break;
+		case 2:
+			put_header(m, map_rnd(s), some_header(m, s));
+			break;
+		default:
+			put_header(m, l5_load(&m->own->tx_tail),
+				   some_header(m, s));
+		}
+		ioctl(m->fd, L5_IOC_DOORBELL, L5_BELL_DATA);
+	}
+}
+
+/* In a child: until told to stop. */
+static void scribbler(int fd, enum mood mood, struct arena *a, uint64_t seed)
+{
+	uint8_t b[600];
+	struct mapping m;
+	struct itimerval it = {
+		.it_interval.tv_usec = 20000,
+		.it_value.tv_usec = 20000,
+	};
+
+	(void)it;
+	if (mapping_open(&m, fd))
+		_exit(1);
+	memset(b, 0x77, sizeof(b));
+	while (!l5_load(&a->stop)) {
+		/* now and then as one should, so that there is something on */
+		switch (map_rnd(&seed) % 8) {
+		case 0:
+			send(fd, b, 1 + map_rnd(&seed) % sizeof(b),
+			     MSG_DONTWAIT | MSG_NOSIGNAL);
+			break;
+		case 1:
+			recv(fd, b, sizeof(b), MSG_DONTWAIT);
+			break;
+		case 2:
+			usleep(map_rnd(&seed) % 300);
+			break;
+		default:
+			scribble(&m, mood, &seed);
+		}
+		a->writes++;
+	}
+	_exit(0);
+}
+
+/* What the victim does all the time. */
+enum api {
+	A_RECV, A_SEND, A_NONBLOCK, A_POLL, A_SELECT, A_EPOLL, A_SPLICE, A_PEEK,
+	A_COUNT, A_WAITALL, A_URING, A_MAPPED, A_MIXED, A_MAX
+};
+
+static const char *const api_name[] = {
+	"recv", "send", "nonblocking", "poll", "select", "epoll", "splice",
+	"peek", "counts", "waitall", "io_uring", "mapped", "mixed"
+};
+
+#define BUF	9000
+#define CANARY	64
+
+struct victim {
+	int fd;
+	enum api api;
+	uint64_t seed;
+	struct mapping m;
+	struct io_uring uring;
+	int ep[2], pipe[2], file;
+	bool wrong;
+	uint8_t b[CANARY + BUF + CANARY];
+};
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+}
+
+static void alarm_often(bool on)
+{
+	struct sigaction sa = { .sa_handler = on_alarm };
+	struct itimerval it = {
+		.it_interval.tv_usec = on ? 15000 : 0,
+		.it_value.tv_usec = on ? 15000 : 0,
+	};
+
+	sigaction(SIGALRM, &sa, NULL);
+	setitimer(ITIMER_REAL, &it, NULL);
+}
+
+/* Was @n a possible answer to @want, and was nothing written beyond it? */
+static void judge(struct victim *v, long n, long want)
+{
+	const uint8_t *end = v->b + CANARY + (want < BUF ? want : BUF);
+	int i;
+
+	if (n > want)
+		v->wrong = true;
+	for (i = 0; i < CANARY; i++)
+		if (v->b[i] != 0xc5 || end[i] != 0xc5)
+			v->wrong = true;
+}
+
+static long v_recv(struct victim *v, long want, int flags)
+{
+	long n;
+
+	memset(v->b + CANARY + want, 0xc5, CANARY);
+	n = recv(v->fd, v->b + CANARY, want, flags);
+	judge(v, n, want);
+	return n;
+}
+
+static long v_send(struct victim *v, long want, int flags)
+{
+	long n;
+
+	memset(v->b + CANARY, 0x33, want);
+	memset(v->b + CANARY + want, 0xc5, CANARY);
+	n = send(v->fd, v->b + CANARY, want, flags | MSG_NOSIGNAL);
+	judge(v, n, want);
+	return n;
+}
+
+static bool v_init(struct victim *v)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT };
+	int i;
+
+	memset(v->b, 0xc5, sizeof(v->b));
+	for (i = 0; i < 2; i++) {
+		v->ep[i] = epoll_create1(0);
+		if (epoll_ctl(v->ep[i], EPOLL_CTL_ADD, v->fd, &ev))
+			return false;
+		ev.events |= EPOLLET;
+	}
+	v->file = memfd_create("l5", 0);
+	if (pipe2(v->pipe, O_NONBLOCK) || ftruncate(v->file, 65536))
+		return false;
+	if (v->api == A_URING && io_uring_queue_init(4, &v->uring, 0))
+		v->api = A_POLL;
+	if (v->api >= A_MAPPED && mapping_open(&v->m, v->fd))
+		return false;
+	return true;
+}
+
+static void v_uring(struct victim *v, long want)
+{
+	struct __kernel_timespec ts = { .tv_nsec = 20000000 };
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&v->uring);
+	struct io_uring_cqe *cqe;
+	int what;
+
+	memset(v->b + CANARY + want, 0xc5, CANARY);
+	what = map_rnd(&v->seed) % 4;
+	switch (what) {
+	case 0:
+		io_uring_prep_recv(sqe, v->fd, v->b + CANARY, want, 0);
+		break;
+	case 1:
+		io_uring_prep_send(sqe, v->fd, v->b + CANARY, want,
+				   MSG_NOSIGNAL | MSG_DONTWAIT);
+		break;
+	case 2:
+		io_uring_prep_poll_add(sqe, v->fd, POLLIN);
+		break;
+	default:
+		io_uring_prep_recv(sqe, v->fd, v->b + CANARY, want,
+				   MSG_DONTWAIT);
+	}
+	io_uring_sqe_set_data64(sqe, 1);
+	io_uring_submit(&v->uring);
+	if (io_uring_wait_cqe_timeout(&v->uring, &cqe, &ts)) {
+		/* nothing yet: take it back, and wait for that */
+		sqe = io_uring_get_sqe(&v->uring);
+		io_uring_prep_cancel64(sqe, 1, 0);
+		io_uring_sqe_set_data64(sqe, 2);
+		io_uring_submit(&v->uring);
+		while (io_uring_wait_cqe(&v->uring, &cqe))
+			;
+		io_uring_cqe_seen(&v->uring, cqe);
+		while (io_uring_wait_cqe(&v->uring, &cqe))
+			;
+	}
+	/* a poll gives events, not bytes */
+	judge(v, what == 2 ? 0 : cqe->res, want);
+	io_uring_cqe_seen(&v->uring, cqe);
+}
+
+/* One call, or a few. */
+static void v_step(struct victim *v)
+{
+	uint32_t r = map_rnd(&v->seed);
+	long want = 1 + r % (r & 0x1000 ? BUF : 100);
+	struct pollfd p = { .fd = v->fd, .events = POLLIN | POLLOUT };
+	struct iovec iov[2] = {
+		{ v->b + CANARY, want / 2 },
+		{ v->b + CANARY + want / 2, want - want / 2 },
+	};
+	struct timeval tv = { .tv_usec = 5000 };
+	struct epoll_event ev;
+	struct l5_info info;
+	socklen_t len = sizeof(info);
+	enum api api = v->api;
+	int nr, one = 1;
+	long n, k;
+	fd_set set;
+
+	switch (api) {
+	case A_RECV:
+		v_recv(v, want, 0);
+		break;
+	case A_SEND:
+		v_send(v, want, 0);
+		break;
+	case A_NONBLOCK:
+		v_recv(v, want, MSG_DONTWAIT);
+		v_send(v, want, MSG_DONTWAIT);
+		break;
+	case A_POLL:
+		p.events = r & 1 ? POLLIN : POLLIN | POLLOUT;
+		poll(&p, 1, 5);
+		if (p.revents & POLLIN)
+			v_recv(v, want, MSG_DONTWAIT);
+		if (p.revents & POLLOUT)
+			v_send(v, want, MSG_DONTWAIT);
+		break;
+	case A_SELECT:
+		FD_ZERO(&set);
+		FD_SET(v->fd, &set);
+		if (select(v->fd + 1, &set, NULL, NULL, &tv) == 1) {
+			memset(v->b + CANARY + want, 0xc5, CANARY);
+			judge(v, readv(v->fd, iov, 2), want);
+		} else {
+			(void)!writev(v->fd, iov, 2);
+		}
+		break;
+	case A_EPOLL:
+		if (epoll_wait(v->ep[r & 1], &ev, 1, 5) != 1)
+			break;
+		if (ev.events & EPOLLIN)
+			v_recv(v, want, MSG_DONTWAIT);
+		if (ev.events & EPOLLOUT)
+			v_send(v, want, MSG_DONTWAIT);
+		break;
+	case A_SPLICE:
+		fcntl(v->fd, F_SETFL, O_RDWR | (r & 1 ? O_NONBLOCK : 0));
+		n = splice(v->fd, NULL, v->pipe[1], NULL, want, 0);
+		if (n > want)
+			v->wrong = true;
+		for (; n > 0; n -= k) {
+			k = read(v->pipe[0], v->b + CANARY,
+				 n < BUF ? n : BUF);
+			if (k <= 0) {
+				v->wrong = true;
+				break;
+			}
+		}
+		memset(v->b + CANARY + BUF, 0xc5, CANARY);
+		if (r & 2)
+			break;
+		if (sendfile(v->fd, v->file, &(off_t){ 0 }, want) > want)
+			v->wrong = true;
+		break;
+	case A_PEEK:
+		v_recv(v, want, MSG_PEEK);
+		n = recv(v->fd, v->b + CANARY, 10, MSG_PEEK | MSG_TRUNC |
+			 MSG_DONTWAIT);
+		n = recv(v->fd, NULL, r % 100000, MSG_TRUNC | MSG_DONTWAIT);
+		v_recv(v, want, MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT);
+		v_recv(v, want, MSG_DONTWAIT);
+		break;
+	case A_COUNT:
+		if (!ioctl(v->fd, FIONREAD, &nr) && nr < 0)
+			v->wrong = true;
+		ioctl(v->fd, SIOCOUTQ, &nr);
+		getsockopt(v->fd, SOL_L5, L5_INFO, &info, &len);
+		ioctl(v->fd, L5_IOC_ARM, r & 3);
+		ioctl(v->fd, L5_IOC_DOORBELL, r & 3);
+		ioctl(v->fd, L5_IOC_LOCK, r & 1);
+		ioctl(v->fd, L5_IOC_UNLOCK, r & 1);
+		setsockopt(v->fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
+		if (r % 16 == 0) {
+			int f = open("/proc/net/l5", O_RDONLY);
+
+			(void)!read(f, v->b + CANARY, BUF);
+			memset(v->b + CANARY + BUF, 0xc5, CANARY);
+			close(f);
+		}
+		v_recv(v, want, MSG_DONTWAIT);
+		break;
+	case A_WAITALL:
+		v_recv(v, want, MSG_WAITALL);
+		if (r & 1)
+			v_send(v, want, MSG_DONTWAIT | MSG_MORE);
+		break;
+	case A_URING:
+		v_uring(v, want);
+		break;
+	case A_MIXED:
+		if (r & 1) {
+			v_recv(v, want, MSG_DONTWAIT);
+			v_send(v, want, MSG_DONTWAIT);
+		}
+		/* fall through */
+	default:
+		memset(v->b + CANARY + want, 0xc5, CANARY);
+		n = r & 2 ? mapping_recv(&v->m, v->b + CANARY, want, r & 4 ? 0 :
+					 MSG_DONTWAIT) :
+		    mapping_get(&v->m, v->b + CANARY, want);
+		judge(v, n, want);
+		if (r & 8)
+			break;
+		n = r & 2 ? mapping_send(&v->m, v->b + CANARY, want,
+					 MSG_DONTWAIT | MSG_NOSIGNAL) :
+		    mapping_put(&v->m, v->b + CANARY, want);
+		judge(v, n, want);
+	}
+}
+
+/* In a child: exit code 0 if all that happened may happen. */
+static int victim(int fd, enum api api, struct arena *a, uint64_t seed,
+		  bool drain)
+{
+	static struct victim v;
+	int i, ended = 0;
+
+	v.fd = fd;
+	v.api = api;
+	v.seed = seed;
+	if (!v_init(&v))
+		return 1;
+	alarm_often(true);
+	while (!l5_load(&a->stop)) {
+		v_step(&v);
+		a->calls++;
+		if (v.wrong)
+			return 2;
+		/* broken: it has to stay harmless, but for how long */
+		if (l5_load(&v.fd) && poll(&(struct pollfd){ .fd = fd }, 1, 0) ==
+		    1 && ++ended > 200)
+			break;
+	}
+	if (!drain)
+		return 0;
+	/* the other end is gone: every call is back soon, and without alarm */
+	UNTIL(l5_load(&a->stop) == 2);
+	alarm_often(false);
+	fcntl(fd, F_SETFL, O_RDWR);
+	for (i = 0; i < 100; i++) {
+		long n = v_recv(&v, 1 + map_rnd(&v.seed) % BUF, 0);
+
+		if (v.wrong)
+			return 3;
+		if (n <= 0)
+			break;
+	}
+	for (i = 0; i < 100; i++) {
+		long n = api >= A_MAPPED ?
+			 mapping_send(&v.m, v.b + CANARY, 500, MSG_NOSIGNAL) :
+			 v_send(&v, 500, 0);
+
+		if (v.wrong)
+			return 4;
+		if (n < 0)
+			break;
+	}
+	/* to send to who is gone ends, if not at once */
+	return i < 100 ? 0 : 5;
+}
+
+static void play(struct __test_metadata *_metadata, const char *at,
+		 enum api api, enum mood mood, bool same_end, uint64_t seed,
+		 unsigned long sum[2])
+{
+	struct arena *a = map_shared(4096);
+	int64_t end = l5_now_ms() + 60 * l5_slow();
+	pid_t vic, scr, friend = 0;
+	int fd[2], e, status;
+
+	ASSERT_LE(0, l5_sysctl("ring_kb", seed & 2 ? 4 : 16));
+	ASSERT_TRUE(map_pair(at, &fd[0], &fd[1]));
+	e = seed & 1;
+	vic = fork();
+	ASSERT_LE(0, vic);
+	if (!vic) {
+		close(fd[!e]);
+		_exit(victim(fd[e], api, a, seed | 1ULL << 40, !same_end));
+	}
+	scr = fork();
+	ASSERT_LE(0, scr);
+	if (!scr) {
+		close(fd[same_end ? !e : e]);
+		scribbler(fd[same_end ? e : !e], mood, a, seed | 1ULL << 41);
+	}
+	if (same_end) {
+		/* somebody innocent at the other end */
+		friend = fork();
+		ASSERT_LE(0, friend);
+		if (!friend) {
+			close(fd[e]);
+			_exit(victim(fd[!e], A_NONBLOCK, a, seed | 1ULL << 42,
+				     false));
+		}
+	}
+	close(fd[0]);
+	close(fd[1]);
+	/* until it had its time, or the victim has enough */
+	while (l5_now_ms() < end) {
+		siginfo_t si = { .si_pid = 0 };
+
+		if (!waitid(P_PID, vic, &si, WEXITED | WNOHANG | WNOWAIT) &&
+		    si.si_pid)
+			break;
+		usleep(2000);
+	}
+	l5_store(&a->stop, 1);
+	if (seed & 4)
+		kill(scr, SIGKILL);
+	status = map_reap(scr);
+	EXPECT_TRUE(status == 0 || (status != -1 && WIFSIGNALED(status) &&
+				    WTERMSIG(status) == SIGKILL)) {
+		TH_LOG("%s, %s: scribbler: %x", api_name[api],
+		       mood_name[mood], status);
+	}
+	l5_store(&a->stop, 2);
+	status = map_reap(vic);
+	EXPECT_EQ(0, status) {
+		TH_LOG("%s, %s, %s end, seed %llu: victim %s (%x)",
+		       api_name[api], mood_name[mood], same_end ? "own" :
+		       "other", (unsigned long long)seed, status == -1 ?
+		       "hangs" : "fails", status);
+	}
+	if (friend) {
+		status = map_reap(friend);
+		EXPECT_EQ(0, status) {
+			TH_LOG("%s, %s, seed %llu: peer %s (%x)",
+			       api_name[api], mood_name[mood],
+			       (unsigned long long)seed, status == -1 ?
+			       "hangs" : "fails", status);
+		}
+	}
+	sum[0] += a->calls;
+	sum[1] += a->writes;
+	munmap(a, 4096);
+}
+
+static uint64_t first_seed(struct __test_metadata *_metadata)
+{
+	const char *set = getenv("L5_SEED");
+	uint64_t seed = set ? strtoull(set, NULL, 0) : (uint64_t)l5_now_ms() %
+			100000000 * 1000;
+
+	TH_LOG("L5_SEED=%llu", (unsigned long long)seed);
+	return seed;
+}
+
+static void all_plays(struct __test_metadata *_metadata, const char *at,
+		      bool same_end)
+{
+	uint64_t seed = first_seed(_metadata);
+	unsigned long sum[2] = { 0 };
+	int api, mood, c, s;
+
+	for (api = 0; api < A_MAX; api++)
+		for (mood = 0; mood < MOODS; mood++)
+			play(_metadata, at, api, mood, same_end, seed++, sum);
+	TH_LOG("%lu calls, %lu scribbles, %lld connections ended for it",
+	       sum[0], sum[1], l5_stat("violations"));
+	/* nothing of it stays */
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+	ASSERT_TRUE(map_pair(at, &c, &s));
+	EXPECT_TRUE(end_exchange(c, s, 300000, 0));
+	close(c);
+	close(s);
+}
+
+TEST_F_TIMEOUT(hostile, peer, 600)
+{
+	all_plays(_metadata, variant->at, false);
+}
+
+TEST_F_TIMEOUT(hostile, sharer, 600)
+{
+	all_plays(_metadata, variant->at, true);
+}
+
+/* A ring that is one endless chain: a huge receive can be killed. */
+TEST_F_TIMEOUT(hostile, endless, 300)
+{
+	const uint64_t one = (uint64_t)L5_REC_VALID << 32 | 1;
+	int fd[2], k, n, status;
+	struct mapping m;
+	uint64_t i;
+
+	for (k = 0; k < 4; k++) {
+		pid_t pid;
+
+		ASSERT_LE(0, l5_sysctl("ring_kb", 4));
+		ASSERT_TRUE(map_pair(variant->at, &fd[0], &fd[1]));
+		ASSERT_EQ(0, mapping_open(&m, fd[1]));
+		for (i = 0; i < m.tx_size; i += 16)
+			put_header(&m, i, one);
+		/* what can be counted is counted, and that ends */
+		ASSERT_EQ(0, ioctl(fd[0], FIONREAD, &n));
+		EXPECT_LE(0, n);
+		EXPECT_GE((int)m.tx_size, n);
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			static char b[1 << 20];
+			struct iovec iov[64];
+
+			for (n = 0; n < 64; n++)
+				iov[n] = (struct iovec){ b, sizeof(b) };
+			close(fd[1]);
+			switch (k) {
+			case 0:
+				recv(fd[0], NULL, 0x7ffff000, MSG_TRUNC);
+				break;
+			case 1:
+				recv(fd[0], NULL, 0x7ffff000, MSG_TRUNC |
+				     MSG_WAITALL);
+				break;
+			case 2:
+				(void)!readv(fd[0], iov, 64);
+				break;
+			default:
+				recv(fd[0], b, sizeof(b), MSG_PEEK |
+				     MSG_WAITALL);
+			}
+			_exit(0);
+		}
+		usleep(100000);
+		kill(pid, SIGKILL);
+		status = map_reap(pid);
+		EXPECT_NE(-1, status) {
+			TH_LOG("receive %d cannot be killed", k);
+		}
+		mapping_close(&m);
+		close(fd[0]);
+		close(fd[1]);
+	}
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+}
+
+TEST_HARNESS_MAIN
