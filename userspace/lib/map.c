@@ -116,9 +116,9 @@ static int l5_env_int(const char *name)
 
 /*
  * How many looks are L5_POLLS_NS: a pause takes from ten cycles to thousands,
- * in a virtual machine. With a single CPU none is worth it: while we look nobody
- * else can do anything. If there are others that we may not use, the peer may be
- * on ours or not: then begin without, and find out (L5_TURNS).
+ * in a virtual machine. With a single CPU none is worth it: while we look
+ * nobody else can do anything. If there are others that we may not use, the
+ * peer may be on ours or not: then begin without, and find out (L5_TURNS).
  */
 static void l5_map_calibrate(void)
 {
@@ -290,7 +290,8 @@ struct l5_map *l5_map_new(int fd)
 	mem.id = info.id;
 	if (!mem.id || mem.id >= L5_LOCK_KERNEL ||
 	    l5_load(&mem.state->tx_size) != mem.tx_size ||
-	    l5_load(&mem.state->rx_size) != mem.rx_size) {
+	    l5_load(&mem.state->rx_size) != mem.rx_size ||
+	    l5_load(&mem.state->version)) {
 		errno = EPROTO;
 		goto fail;
 	}
@@ -353,19 +354,32 @@ void l5_map_put(struct l5_map *m)
 /* Lock words */
 
 /*
+ * How a lock word was got, for l5_map_unlock(): where that is noted, and the
+ * frame of the call.
+ */
+struct l5_guard {
+	struct l5_held *held;
+	uintptr_t frame;
+};
+
+/*
+ * What a signal leaves on the stack is more than this, a few calls are less.
+ * Under ThreadSanitizer a handler is a call.
+ */
+#define L5_FRAME_NEAR	(L5_MAP_FLAT ? 0 : 1024)
+
+/*
  * Is a frame of this stack further up than the present one, so that its call is
  * still going on? A handler on a stack of its own cannot tell by addresses, but
  * who is on none knows that it has left that one.
  */
-static bool l5_frame_live(const void *frame, const void *now)
+static bool l5_frame_live(uintptr_t frame, uintptr_t now)
 {
-	const uint8_t *f = frame;
 	stack_t ss;
 
 	if (syscall(SYS_sigaltstack, NULL, &ss) == 0 &&
 	    !(ss.ss_flags & SS_DISABLE)) {
-		const uint8_t *sp = ss.ss_sp;
-		bool there = f >= sp && f < sp + ss.ss_size;
+		bool there = frame - (uintptr_t)ss.ss_sp < ss.ss_size;
 
 		if (ss.ss_flags & SS_ONSTACK) {
 			if (!there)
@@ -374,49 +388,100 @@ static bool l5_frame_live(const void *frame, const void *now)
 			return false;
 		}
 	}
-	return f > (const uint8_t *)now;
+	return frame > now + L5_FRAME_NEAR;
 }
 
-/* What this thread's other entries say about a word that is taken. */
-static int l5_held_check(const struct l5_held *mine, uint64_t key,
-			 const void *frame)
+/* Note it in the stack of what handlers came upon: NULL if that is full. */
+static struct l5_held *l5_hold_more(uint64_t key, uintptr_t frame)
 {
-	struct l5_held *h;
+	int i = l5_held.n;
+	struct l5_held *h = &l5_held.more[i];
 
-	for (h = l5_held.v; h < mine; h++) {
-		if (h->key != key)
-			continue;
-		if (l5_frame_live(h->frame, frame))
-			return L5_TRY_NESTED;
-		if (h->state == L5_HELD_YES) {
-			h->key = 0;
-			return 2;
-		}
-	}
-	return 0;
+	if (i == L5_HELD_MORE)
+		return NULL;
+	l5_held.n = i + 1;
+	l5_signal_fence();
+	h->frame = frame;
+	l5_signal_fence();
+	h->key = key;
+	l5_signal_fence();
+	return h;
 }
 
-/* Entries of calls that siglongjmp() ended, when there is no room for more. */
-static struct l5_held *l5_hold_purged(uint64_t key, void *frame)
+/* Entries of calls that siglongjmp() ended and that hold nothing for sure. */
+static void l5_held_purge(uintptr_t frame)
 {
-	sigset_t all, old;
 	int i, n = 0;
 
-	sigfillset(&all);
-	/* not libc's: it would leave its own signals out */
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, _NSIG / 8);
 	for (i = 0; i < l5_held.n; i++) {
-		struct l5_held *h = &l5_held.v[i];
+		struct l5_held *h = &l5_held.more[i];
 
-		if (h->key && (h->state != L5_HELD_UNSURE ||
-			       l5_frame_live(h->frame, frame)))
-			l5_held.v[n++] = *h;
+		if (h->key && !(h->frame & 1) &&
+		    !l5_frame_live(h->frame, frame))
+			h->key = 0;
+		if (h->key)
+			n = i + 1;
 	}
-	for (i = n; i < L5_HELD_MAX; i++)
-		l5_held.v[i].key = 0;
 	l5_held.n = n;
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);
-	return l5_hold(key, frame);
+}
+
+/* Where this thread notes that it has a lock word, or will have. */
+static struct l5_held *l5_hold(uint64_t key, uintptr_t frame)
+{
+	struct l5_held *now = &l5_held.now;
+
+	if (l5_unlikely(now->key) &&
+	    !l5_frame_live(now->frame & ~1ul, frame)) {
+		/* its call was left, and may have left the word taken */
+		if (!(now->frame & 1) || l5_hold_more(now->key, now->frame))
+			now->key = 0;
+	}
+	if (l5_unlikely(now->key)) {
+		if (l5_held.n == L5_HELD_MORE)
+			l5_held_purge(frame);
+		return l5_hold_more(key, frame);
+	}
+	now->frame = frame;
+	l5_signal_fence();
+	now->key = key;
+	l5_signal_fence();
+	return now;
+}
+
+static void l5_unhold(struct l5_held *h)
+{
+	l5_signal_fence();
+	h->key = 0;
+	l5_signal_fence();
+	if (h == &l5_held.now)
+		return;
+	while (l5_held.n && !l5_held.more[l5_held.n - 1].key)
+		l5_held.n--;
+}
+
+/*
+ * What another entry of this thread says about a word that is taken: 2 if that
+ * was by a call that was left in the middle.
+ */
+static int l5_held_says(struct l5_held *h, const struct l5_guard *g)
+{
+	if (h == g->held || h->key != g->held->key)
+		return 0;
+	if (l5_frame_live(h->frame & ~1ul, g->frame))
+		return L5_TRY_NESTED;
+	if (!(h->frame & 1))
+		return 0;
+	h->key = 0;
+	return 2;
+}
+
+static int l5_held_check(const struct l5_guard *g)
+{
+	int i, got = l5_held_says(&l5_held.now, g);
+
+	for (i = 0; i < l5_held.n && !got; i++)
+		got = l5_held_says(&l5_held.more[i], g);
+	return got;
 }
 
 /* Wait for the word: 1, or 2 if what it guards has to be mended first. */
@@ -439,8 +504,7 @@ static int l5_map_lock_wait(struct l5_map *m, int fd, unsigned int which,
 		if ((old & L5_LOCK_ID) == m->id) {
 			if (l5_load(&m->keeper[which]) == &l5_held)
 				return L5_TRY_NESTED;
-			got = l5_held_check(g->held, g->held->key,
-					    g->held->frame);
+			got = l5_held_check(g);
 			if (got)
 				return got;
 		}
@@ -490,25 +554,42 @@ static int l5_map_load_rx(struct l5_map *m, int fd, bool died)
 	return 0;
 }
 
-/* @got: what l5_lock_try() said, 0 if it was not asked */
-int l5_map_lock_slow(struct l5_map *m, int fd, unsigned int which,
-		     struct l5_guard *g, int got)
+static void l5_map_unlock(struct l5_map *m, int fd, unsigned int which,
+			  const struct l5_guard *g)
 {
-	void *frame = __builtin_frame_address(0);
-	int saved = errno, err;
+	__u32 waiters;
 
-	if (!g->held)
-		g->held = l5_hold_purged(m->key + which, frame);
+	l5_signal_fence();
+	g->held->frame = g->frame;
+	l5_signal_fence();
+	waiters = l5_unlock(l5_map_word(m, which));
+	l5_unhold(g->held);
+	if (l5_unlikely(waiters))
+		m->ops->lock_wake(m, fd, which);
+}
+
+/*
+ * Take a lock word, and the cursors it guards. 0, or L5_TRY_NESTED or
+ * L5_TRY_BROKEN and it is not taken.
+ */
+static int l5_map_lock(struct l5_map *m, int fd, unsigned int which,
+		       struct l5_guard *g)
+{
+	int saved = errno, got, err;
+
+	g->held = l5_hold(m->key + which, g->frame);
 	if (!g->held)
 		return L5_TRY_NESTED;
-	if (!got)
-		got = l5_map_lock_wait(m, fd, which, g);
+	got = l5_lock_try(l5_map_word(m, which), m->id) ?:
+	      l5_map_lock_wait(m, fd, which, g);
 	errno = saved;
 	if (got < 0) {
 		l5_unhold(g->held);
 		return got;
 	}
-	g->held->state = L5_HELD_YES;
+	l5_signal_fence();
+	g->held->frame = g->frame | 1;
+	l5_signal_fence();
 	if (which == L5_LOCK_TX)
 		err = l5_map_load_tx(m, fd, got == 2);
 	else
@@ -521,6 +602,46 @@ int l5_map_lock_slow(struct l5_map *m, int fd, unsigned int which,
 }
 
 /* Bytes in and out */
+
+static void l5_map_bytes(void *to, const void *from, size_t n)
+{
+	volatile uint8_t *t = to;
+	const volatile uint8_t *f = from;
+
+	if (!L5_MAP_FLAT) {
+		memcpy(to, from, n);
+		return;
+	}
+	while (n--)
+		*t++ = *f++;
+}
+
+/* How many of @n bytes at @at of a ring lie side by side. */
+static size_t l5_map_span(size_t at, size_t n, uint32_t size)
+{
+	return L5_MAP_FLAT && n > size - at ? size - at : n;
+}
+
+static void l5_map_copy_in(struct l5_map *m, uint64_t pos, const void *from,
+			   size_t n)
+{
+	size_t at = pos & (m->tx_size - 1);
+	size_t part = l5_map_span(at, n, m->tx_size);
+
+	l5_map_bytes(m->tx + at, from, part);
+	if (L5_MAP_FLAT && part < n)
+		l5_map_bytes(m->tx, (const uint8_t *)from + part, n - part);
+}
+
+static void l5_map_copy_out(struct l5_map *m, uint64_t pos, void *to, size_t n)
+{
+	size_t at = pos & (m->rx_size - 1);
+	size_t part = l5_map_span(at, n, m->rx_size);
+
+	l5_map_bytes(to, m->rx + at, part);
+	if (L5_MAP_FLAT && part < n)
+		l5_map_bytes((uint8_t *)to + part, m->rx, n - part);
+}
 
 /* Where in an array of buffers we are. */
 struct l5_iov {
@@ -607,23 +728,23 @@ static void l5_map_put_record(struct l5_map *m, size_t len)
 			l5_map_tx_slot(m, tail + l5_rec_size(len)), len);
 }
 
-ssize_t l5_map_trysend(struct l5_map *m, int fd, const struct iovec *iov,
-		       size_t n)
+static ssize_t l5_map_send_at(struct l5_map *m, int fd, const struct iovec *iov,
+			      size_t n, uintptr_t frame)
 {
 	size_t total = l5_iov_total(iov, n), done = 0;
 	struct l5_iov i = { .v = iov, .n = n };
-	ssize_t ret = L5_TRY_AGAIN;
-	struct l5_guard g;
+	struct l5_guard g = { .frame = frame };
+	ssize_t ret;
 	int len;
 
-	if (!total || l5_load(&m->state->flags) & L5_MAP_TX_ASK)
+	if (!total || l5_load(&m->state->flags) & L5_MAP_TX_STOP)
 		return L5_TRY_ASK;
 	ret = l5_map_lock(m, fd, L5_LOCK_TX, &g);
 	if (ret)
 		return ret;
 	ret = L5_TRY_AGAIN;
 	while (done < total) {
-		if (l5_load(&m->state->flags) & L5_MAP_TX_ASK) {
+		if (l5_load(&m->state->flags) & L5_MAP_TX_STOP) {
 			ret = L5_TRY_ASK;
 			break;
 		}
@@ -649,6 +770,12 @@ ssize_t l5_map_trysend(struct l5_map *m, int fd, const struct iovec *iov,
 	if (ret == L5_TRY_BROKEN)
 		m->ops->broken(m, fd);
 	return done ? (ssize_t)done : ret;
+}
+
+ssize_t l5_map_trysend(struct l5_map *m, int fd, const struct iovec *iov,
+		       size_t n)
+{
+	return l5_map_send_at(m, fd, iov, n, l5_frame());
 }
 
 /* What is at the cursors, into the buffers. */
@@ -718,18 +845,18 @@ static size_t l5_map_take(struct l5_map *m, int fd, struct l5_iov *i,
 	return done;
 }
 
-ssize_t l5_map_tryrecv(struct l5_map *m, int fd, const struct iovec *iov,
-		       size_t n, int flags)
+static ssize_t l5_map_recv_at(struct l5_map *m, int fd, const struct iovec *iov,
+			      size_t n, int flags, uintptr_t frame)
 {
 	/* before the ring: what was published before the end comes first */
 	ssize_t nothing = l5_map_rx_ask(m) ? L5_TRY_ASK : L5_TRY_AGAIN;
 	struct l5_iov i = { .v = iov, .n = n };
 	size_t total = l5_iov_total(iov, n), done;
-	struct l5_guard g;
+	struct l5_guard g = { .frame = frame };
 	uint64_t head;
 	int err = 0;
 
-	if (!total)
+	if (!total || l5_load(&m->state->flags) & ~L5_MAP_FLAGS)
 		return L5_TRY_ASK;
 	if (!l5_map_readable(m))
 		return nothing;
@@ -753,6 +880,50 @@ ssize_t l5_map_tryrecv(struct l5_map *m, int fd, const struct iovec *iov,
 	return nothing;
 }
 
+ssize_t l5_map_tryrecv(struct l5_map *m, int fd, const struct iovec *iov,
+		       size_t n, int flags)
+{
+	return l5_map_recv_at(m, fd, iov, n, flags, l5_frame());
+}
+
+/* What the inline paths leave to do */
+
+ssize_t l5_map_send1_slow(struct l5_map *m, int fd, const void *buf, size_t len,
+			  uintptr_t frame, bool entered)
+{
+	struct iovec iov = { .iov_base = (void *)buf, .iov_len = len };
+
+	if (entered && l5_leave(&m->own->tx_lock, frame))
+		m->ops->lock_wake(m, fd, L5_LOCK_TX);
+	return l5_map_send_at(m, fd, &iov, 1, frame);
+}
+
+ssize_t l5_map_recv1_slow(struct l5_map *m, int fd, void *buf, size_t len,
+			  uintptr_t frame, bool entered)
+{
+	struct iovec iov = { .iov_base = buf, .iov_len = len };
+
+	if (entered && l5_leave(&m->own->rx_lock, frame))
+		m->ops->lock_wake(m, fd, L5_LOCK_RX);
+	return l5_map_recv_at(m, fd, &iov, 1, 0, frame);
+}
+
+ssize_t l5_map_sent(struct l5_map *m, int fd, size_t n, __u32 waiters)
+{
+	if (waiters)
+		m->ops->lock_wake(m, fd, L5_LOCK_TX);
+	l5_map_published(m, fd);
+	return n;
+}
+
+ssize_t l5_map_received(struct l5_map *m, int fd, size_t n, __u32 waiters)
+{
+	if (waiters)
+		m->ops->lock_wake(m, fd, L5_LOCK_RX);
+	l5_map_freed(m, fd, l5_load(&m->own->rx_head));
+	return n;
+}
+
 /* Zero copy */
 
 /* From the call that took it to the next ones. */
@@ -766,20 +937,19 @@ static void l5_map_keep(struct l5_map *m, unsigned int which,
 /* And back. */
 static void l5_map_unkeep(struct l5_map *m, int fd, unsigned int which)
 {
-	void *frame = __builtin_frame_address(0);
-	struct l5_guard g;
+	struct l5_guard g = { .frame = l5_frame() };
 	__u32 waiters;
 
-	g.held = l5_hold(m->key + which, frame) ?:
-		 l5_hold_purged(m->key + which, frame);
+	g.held = l5_hold(m->key + which, g.frame);
+	if (g.held)
+		g.held->frame = g.frame | 1;
+	l5_signal_fence();
+	l5_store(&m->keeper[which], NULL);
 	if (g.held) {
-		g.held->state = L5_HELD_YES;
-		l5_store(&m->keeper[which], NULL);
 		l5_map_unlock(m, fd, which, &g);
 		return;
 	}
 	/* more nested calls than can be noted */
-	l5_store(&m->keeper[which], NULL);
 	waiters = l5_unlock(l5_map_word(m, which));
 	if (waiters)
 		m->ops->lock_wake(m, fd, which);
@@ -787,8 +957,8 @@ static void l5_map_unkeep(struct l5_map *m, int fd, unsigned int which)
 
 ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want)
 {
+	struct l5_guard g = { .frame = l5_frame() };
 	uint32_t max = m->tx_size / 2;
-	struct l5_guard g;
 	ssize_t ret;
 	size_t at;
 
@@ -798,7 +968,7 @@ ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want)
 	if (ret)
 		return ret;
 	ret = L5_TRY_ASK;
-	if (!(l5_load(&m->state->flags) & L5_MAP_TX_ASK)) {
+	if (!(l5_load(&m->state->flags) & L5_MAP_TX_STOP)) {
 		ret = l5_map_room(m, want < max ? want : max);
 		if (!ret)
 			ret = L5_TRY_AGAIN;
@@ -829,10 +999,12 @@ void l5_map_commit(struct l5_map *m, int fd, size_t len)
 ssize_t l5_map_peek(struct l5_map *m, int fd, const void **p)
 {
 	ssize_t ret = l5_map_rx_ask(m) ? L5_TRY_ASK : L5_TRY_AGAIN;
-	struct l5_guard g;
+	struct l5_guard g = { .frame = l5_frame() };
 	size_t at;
 	int err;
 
+	if (l5_load(&m->state->flags) & ~L5_MAP_FLAGS)
+		return L5_TRY_ASK;
 	if (!l5_map_readable(m))
 		return ret;
 	err = l5_map_lock(m, fd, L5_LOCK_RX, &g);

@@ -236,67 +236,46 @@ static inline bool l5_map_mine(const struct l5_map *m)
  * of the two, the stack says: who was interrupted is further up. Only looked at
  * when a word is taken.
  */
-enum { L5_HELD_MAX = 8 };
-
-enum l5_held_state { L5_HELD_UNSURE, L5_HELD_YES };
-
 struct l5_held {
 	uint64_t key;		/* 0: nothing */
-	void *frame;
-	enum l5_held_state state;
+	uintptr_t frame;	/* odd: it has the word for sure */
 };
 
+enum { L5_HELD_MORE = 7 };
+
+/* One, and those that signal handlers came upon. */
 struct l5_held_all {
+	struct l5_held now;
+	struct l5_held more[L5_HELD_MORE];
 	int n;
-	struct l5_held v[L5_HELD_MAX];
 };
 
 extern __thread struct l5_held_all l5_held
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
+/* Where the stack is in this function; even. */
+static inline __attribute__((always_inline)) uintptr_t l5_frame(void)
+{
+#if __has_builtin(__builtin_ia32_pause) && UINTPTR_MAX > UINT32_MAX
+	uintptr_t sp;
+
+	/* a frame pointer would have to be made */
+	__asm__("mov %%rsp, %0" : "=r" (sp));
+	return sp & ~1ul;
+#else
+	return (uintptr_t)__builtin_frame_address(0) & ~1ul;
+#endif
+}
+
 #define l5_signal_fence()	__atomic_signal_fence(__ATOMIC_SEQ_CST)
-
-/* A handler may come between any two lines, and leaves all as it was. */
-static inline struct l5_held *l5_hold(uint64_t key, void *frame)
-{
-	int i = l5_held.n;
-	struct l5_held *h = &l5_held.v[i];
-
-	if (l5_unlikely(i == L5_HELD_MAX))
-		return NULL;
-	l5_held.n = i + 1;
-	l5_signal_fence();
-	h->frame = frame;
-	h->state = L5_HELD_UNSURE;
-	l5_signal_fence();
-	h->key = key;
-	l5_signal_fence();
-	return h;
-}
-
-static inline void l5_unhold(struct l5_held *h)
-{
-	l5_signal_fence();
-	h->key = 0;
-	l5_signal_fence();
-	l5_held.n = h - l5_held.v;
-}
-
-/* How a lock word was got, for l5_map_unlock(). */
-struct l5_guard {
-	struct l5_held *held;
-};
-
-/* The slow half of l5_map_lock(): 0, L5_TRY_NESTED or L5_TRY_BROKEN */
-int l5_map_lock_slow(struct l5_map *m, int fd, unsigned int which,
-		     struct l5_guard *g, int got);
 
 static inline __u64 *l5_map_tx_slot(const struct l5_map *m, uint64_t pos)
 {
 	return (__u64 *)(m->tx + (pos & (m->tx_size - 1)));
 }
 
-static inline const __u64 *l5_map_rx_slot(const struct l5_map *m, uint64_t pos)
+static inline
+const __u64 *l5_map_rx_slot(const struct l5_map *m, uint64_t pos)
 {
 	return (const __u64 *)(m->rx + (pos & (m->rx_size - 1)));
 }
@@ -306,97 +285,54 @@ static inline __u32 *l5_map_word(const struct l5_map *m, unsigned int which)
 	return which == L5_LOCK_TX ? &m->own->tx_lock : &m->own->rx_lock;
 }
 
-/**
- * l5_map_lock() - take a lock word, and the cursors it guards
- * @m: the end
- * @fd: its socket
- * @which: L5_LOCK_TX or L5_LOCK_RX
- * @g: for l5_map_unlock(), in the same function
- *
- * Return: 0, or L5_TRY_NESTED or L5_TRY_BROKEN and it is not taken.
+/*
+ * Take a word that is free, by a thread that holds no other: false if it is not
+ * so simple. A handler may come between any two lines, and leaves all as it
+ * was.
  */
 static inline __attribute__((always_inline))
-int l5_map_lock(struct l5_map *m, int fd, unsigned int which,
-		struct l5_guard *g)
+bool l5_enter(__u32 *word, __u32 id, uint64_t key, uintptr_t frame)
 {
-	int got = 0, err;
+	struct l5_held *h = &l5_held.now;
 
-	g->held = l5_hold(m->key + which, __builtin_frame_address(0));
-	if (l5_likely(g->held))
-		got = l5_lock_try(l5_map_word(m, which), m->id);
-	if (l5_likely(got == 1)) {
-		g->held->state = L5_HELD_YES;
-		if (which == L5_LOCK_TX)
-			err = l5_prod_load(&m->prod, m->own, m->peer);
-		else
-			err = l5_cons_load(&m->cons, m->own);
-		if (l5_likely(!err))
-			return 0;
+	if (l5_unlikely(h->key))
+		return false;
+	h->frame = frame;
+	l5_signal_fence();
+	h->key = key;
+	l5_signal_fence();
+	/* J, pairs with K */
+	if (l5_unlikely(!l5_cmpxchg(word, 0, id))) {
+		h->key = 0;
+		return false;
 	}
-	return l5_map_lock_slow(m, fd, which, g, got);
+	l5_signal_fence();
+	h->frame = frame | 1;
+	l5_signal_fence();
+	return true;
 }
 
-/**
- * l5_map_unlock() - give it back; a full barrier
- * @m: the end
- * @fd: its socket
- * @which: as taken
- * @g: from l5_map_lock()
- */
+/* Give it back; not 0 if somebody waits for it */
 static inline __attribute__((always_inline))
-void l5_map_unlock(struct l5_map *m, int fd, unsigned int which,
-		   struct l5_guard *g)
+__u32 l5_leave(__u32 *word, uintptr_t frame)
 {
 	__u32 waiters;
 
-	g->held->state = L5_HELD_UNSURE;
 	l5_signal_fence();
-	waiters = l5_unlock(l5_map_word(m, which));
-	l5_unhold(g->held);
-	if (l5_unlikely(waiters))
-		m->ops->lock_wake(m, fd, which);
+	l5_held.now.frame = frame;
+	l5_signal_fence();
+	waiters = l5_unlock(word);
+	l5_signal_fence();
+	l5_held.now.key = 0;
+	return waiters;
 }
 
-static inline void l5_map_bytes(void *to, const void *from, size_t n)
-{
-	volatile uint8_t *t = to;
-	const volatile uint8_t *f = from;
-
-	if (!L5_MAP_FLAT) {
-		memcpy(to, from, n);
-		return;
-	}
-	while (n--)
-		*t++ = *f++;
-}
-
-/* How many of @n bytes at @at of a ring lie side by side. */
-static inline size_t l5_map_span(size_t at, size_t n, uint32_t size)
-{
-	return L5_MAP_FLAT && n > size - at ? size - at : n;
-}
-
-static inline void l5_map_copy_in(struct l5_map *m, uint64_t pos,
-				  const void *from, size_t n)
-{
-	size_t at = pos & (m->tx_size - 1);
-	size_t part = l5_map_span(at, n, m->tx_size);
-
-	l5_map_bytes(m->tx + at, from, part);
-	if (L5_MAP_FLAT && part < n)
-		l5_map_bytes(m->tx, (const uint8_t *)from + part, n - part);
-}
-
-static inline void l5_map_copy_out(struct l5_map *m, uint64_t pos, void *to,
-				   size_t n)
-{
-	size_t at = pos & (m->rx_size - 1);
-	size_t part = l5_map_span(at, n, m->rx_size);
-
-	l5_map_bytes(to, m->rx + at, part);
-	if (L5_MAP_FLAT && part < n)
-		l5_map_bytes((uint8_t *)to + part, m->rx, n - part);
-}
+/*
+ * A kernel of the future may have more to say. Who does not understand it makes
+ * system calls from then on.
+ */
+#define L5_MAP_TX_STOP	(L5_MAP_TX_ASK | ~L5_MAP_FLAGS)
+#define L5_MAP_RX_STOP	(L5_MAP_RX_ASK | ~L5_MAP_FLAGS)
 
 /* After a publication and the full barrier that follows it (F). */
 static inline void l5_map_published(struct l5_map *m, int fd)
@@ -464,9 +400,9 @@ void l5_map_release(struct l5_map *m, int fd, size_t len);
  * Acquire, so that what is read after it is later.
  */
 static inline __attribute__((no_sanitize("thread")))
-uint64_t l5_map_glance(const struct l5_map *m, uint64_t head)
+uint64_t l5_map_glance(const __u64 *slot)
 {
-	return l5_load_acquire(l5_map_rx_slot(m, head));
+	return l5_load_acquire(slot);
 }
 
 /**
@@ -484,7 +420,7 @@ static inline bool l5_map_readable(const struct l5_map *m)
 		head = l5_load(&m->own->rx_head);
 		if (l5_load(&m->own->rx_pos) != head)
 			return true;
-		slot = l5_map_glance(m, head);
+		slot = l5_map_glance(l5_map_rx_slot(m, head));
 	} while (!slot && l5_unlikely(l5_load(&m->own->rx_head) != head));
 	return slot;
 }
@@ -496,7 +432,7 @@ static inline bool l5_map_readable(const struct l5_map *m)
  */
 static inline bool l5_map_rx_ask(const struct l5_map *m)
 {
-	return l5_load_acquire(&m->state->flags) & L5_MAP_RX_ASK;
+	return l5_load_acquire(&m->state->flags) & L5_MAP_RX_STOP;
 }
 
 /**
@@ -512,7 +448,7 @@ static inline bool l5_map_writable(const struct l5_map *m)
 
 	if (used <= (int64_t)m->tx_size / 2)
 		return true;
-	return l5_load(&m->state->flags) & L5_MAP_TX_ASK;
+	return l5_load(&m->state->flags) & L5_MAP_TX_STOP;
 }
 
 static inline void l5_pause(void)
@@ -577,15 +513,9 @@ bool l5_adapt_wait(struct l5_adapt *a, bool (*ready)(const void *arg),
  */
 void l5_adapt_woke(struct l5_adapt *a, uint64_t start);
 
-/* The line after the one that is looked at will be wanted next. */
 static inline bool l5_map_rx_ready(const void *arg)
 {
-	const struct l5_map *m = arg;
-	uint64_t head = l5_load(&m->own->rx_head);
-
-	__builtin_prefetch((uint8_t *)l5_map_rx_slot(m, head) + L5_LINE);
-	return l5_map_glance(m, head) || l5_load(&m->own->rx_pos) != head ||
-	       l5_map_rx_ask(m);
+	return l5_map_readable(arg) || l5_map_rx_ask(arg);
 }
 
 static inline bool l5_map_tx_ready(const void *arg)
@@ -608,14 +538,29 @@ static inline bool l5_map_tx_ready(const void *arg)
 static inline bool l5_map_wait_rx(struct l5_map *m, uint64_t *start)
 {
 	uint64_t tail = l5_load(&m->own->tx_tail);
-	uint32_t i;
+	struct l5_adapt *a = &m->rx_adapt;
+	uint32_t polls = 0, i;
+	const __u64 *slot;
 
-	if (tail != l5_load(&m->asked))
-		l5_store(&m->asked, tail);
-	else if (l5_load(&m->rx_adapt.win) && l5_load(&m->rx_adapt.polls))
-		for (i = l5_map_polls / 4; i; i--)
+	if (l5_likely(l5_load(&a->win)))
+		polls = l5_load(&a->polls);
+	if (l5_likely(polls)) {
+		if (tail != l5_load(&m->asked))
+			l5_store(&m->asked, tail);
+		else
+			for (i = l5_map_polls / 4; i; i--)
+				l5_pause();
+		/* other threads may read on; then this is only time lost */
+		slot = l5_map_rx_slot(m, l5_load(&m->own->rx_head));
+		for (i = polls; i; i--) {
+			if (l5_map_glance(slot))
+				return true;
+			/* a longer message is there with its first line */
+			__builtin_prefetch((const uint8_t *)slot + L5_LINE);
 			l5_pause();
-	return l5_adapt_wait(&m->rx_adapt, l5_map_rx_ready, m, start);
+		}
+	}
+	return l5_adapt_slow(a, l5_map_rx_ready, m, polls, start);
 }
 
 /**
@@ -642,7 +587,42 @@ static inline void l5_map_woke_tx(struct l5_map *m, uint64_t start)
 }
 
 /* Messages up to this length take the inline paths below. */
-#define L5_MAP_SMALL	512u
+#define L5_MAP_SMALL	256u
+
+/*
+ * From the end to the start: the line with the header is written last. Not by a
+ * call, since for so little it would cost more than the copy.
+ */
+static inline __attribute__((always_inline))
+void l5_map_copy(uint8_t *to, const uint8_t *from, size_t n)
+{
+	/* what the compiler knows of the buffers says nothing about n */
+	__asm__("" : "+r" (to), "+r" (from));
+	if (l5_likely(n >= 16)) {
+		for (; n > 16; n -= 16)
+			memcpy(to + n - 16, from + n - 16, 16);
+		memcpy(to, from, 16);
+	} else if (n >= 8) {
+		memcpy(to + n - 8, from + n - 8, 8);
+		memcpy(to, from, 8);
+	} else if (n >= 4) {
+		memcpy(to + n - 4, from + n - 4, 4);
+		memcpy(to, from, 4);
+	} else {
+		to[n - 1] = from[n - 1];
+		to[n / 2] = from[n / 2];
+		to[0] = from[0];
+	}
+}
+
+/* What the paths below do not do; @entered: after l5_enter() */
+ssize_t l5_map_send1_slow(struct l5_map *m, int fd, const void *buf, size_t len,
+			  uintptr_t frame, bool entered);
+ssize_t l5_map_recv1_slow(struct l5_map *m, int fd, void *buf, size_t len,
+			  uintptr_t frame, bool entered);
+/* What has to be done after them, now and then; @n */
+ssize_t l5_map_sent(struct l5_map *m, int fd, size_t n, __u32 waiters);
+ssize_t l5_map_received(struct l5_map *m, int fd, size_t n, __u32 waiters);
 
 /**
  * l5_map_send1() - l5_map_trysend() for one buffer, quick if it is small
@@ -651,46 +631,42 @@ static inline void l5_map_woke_tx(struct l5_map *m, uint64_t start)
  * @buf: what to send
  * @len: how much of it
  *
- * The lines after the header's are written first and the header's last: it is
- * the one that the peer looks at.
+ * What is not as it mostly is goes the long way, which does the same.
  *
  * Return: as l5_map_trysend().
  */
 static inline __attribute__((always_inline))
 ssize_t l5_map_send1(struct l5_map *m, int fd, const void *buf, size_t len)
 {
-	struct iovec iov = { .iov_base = (void *)buf, .iov_len = len };
-	struct l5_guard g;
-	size_t line;
+	uintptr_t frame = l5_frame();
+	struct l5_ctrl *own = m->own;
+	__u32 mask, size, waiters;
+	uint8_t *tx = m->tx;
+	uint64_t tail;
 	__u64 *slot;
-	int err;
 
-	if (l5_unlikely(len - 1 >= L5_MAP_SMALL || L5_MAP_FLAT))
-		return l5_map_trysend(m, fd, &iov, 1);
-	err = l5_map_lock(m, fd, L5_LOCK_TX, &g);
-	if (l5_unlikely(err))
-		return err;
-	if (l5_unlikely(l5_load(&m->state->flags) & L5_MAP_TX_ASK ||
-			l5_prod_room(&m->prod) < len)) {
-		l5_map_unlock(m, fd, L5_LOCK_TX, &g);
-		return l5_map_trysend(m, fd, &iov, 1);
-	}
-	slot = l5_map_tx_slot(m, m->prod.tail);
-	/* of the payload, in the header's line; 0 or more */
-	line = L5_LINE - L5_HDR - ((uintptr_t)slot & (L5_LINE - 1));
-	if (len > line) {
-		memcpy((uint8_t *)(slot + 1) + line,
-		       (const uint8_t *)buf + line, len - line);
-		memcpy(slot + 1, buf, line);
-	} else {
-		memcpy(slot + 1, buf, len);
-	}
-	l5_store(&m->own->tx_bytes, l5_load(&m->own->tx_bytes) + len);
-	l5_prod_publish(&m->prod, m->own, slot,
-			l5_map_tx_slot(m, m->prod.tail + l5_rec_size(len)),
-			len);
-	l5_map_unlock(m, fd, L5_LOCK_TX, &g);
-	l5_map_published(m, fd);
+	if (l5_unlikely(len - 1 >= L5_MAP_SMALL || L5_MAP_FLAT ||
+			!l5_enter(&own->tx_lock, m->id, m->key + L5_LOCK_TX,
+				  frame)))
+		return l5_map_send1_slow(m, fd, buf, len, frame, false);
+	tail = l5_load(&own->tx_tail);
+	size = l5_rec_size(len);
+	mask = m->tx_size - 1;
+	/* a head that cannot be makes the difference large, too */
+	if (l5_unlikely(l5_load(&m->state->flags) & L5_MAP_TX_STOP ||
+			tail - m->prod.head + size + L5_HDR > mask))
+		return l5_map_send1_slow(m, fd, buf, len, frame, true);
+	slot = (__u64 *)(tx + (tail & mask));
+	l5_map_copy((uint8_t *)(slot + 1), buf, len);
+	l5_store((__u64 *)(tx + ((tail + size) & mask)), 0);
+	/* A, pairs with B */
+	l5_store_release(slot, (__u64)L5_REC_VALID << 32 | len);
+	l5_store(&own->tx_tail, tail + size);
+	l5_store(&own->tx_bytes, l5_load(&own->tx_bytes) + len);
+	waiters = l5_leave(&own->tx_lock, frame);
+	if (l5_unlikely(waiters | l5_load(&m->peer->rx_wait) |
+			(l5_load(&m->state->flags) & ~L5_MAP_RX_ASK)))
+		return l5_map_sent(m, fd, len, waiters);
 	return len;
 }
 
@@ -701,43 +677,53 @@ ssize_t l5_map_send1(struct l5_map *m, int fd, const void *buf, size_t len)
  * @buf: where to
  * @len: how much at most
  *
+ * As a socket it does not return less than there is: many programs take that
+ * for the end of what there is.
+ *
  * Return: as l5_map_tryrecv().
  */
 static inline __attribute__((always_inline))
 ssize_t l5_map_recv1(struct l5_map *m, int fd, void *buf, size_t len)
 {
-	struct iovec iov = { .iov_base = buf, .iov_len = len };
-	struct l5_guard g;
-	__u64 head;
-	__u32 n;
-	int err;
+	uintptr_t frame = l5_frame();
+	struct l5_ctrl *own = m->own;
+	const uint8_t *rx = m->rx;
+	__u32 mask, n, waiters;
+	const __u64 *slot;
+	uint64_t head;
+	__u64 hdr;
 
-	if (l5_unlikely(!len || L5_MAP_FLAT))
-		return l5_map_tryrecv(m, fd, &iov, 1, 0);
-	if (!l5_map_readable(m))
-		return l5_map_tryrecv(m, fd, &iov, 1, 0);
-	err = l5_map_lock(m, fd, L5_LOCK_RX, &g);
-	if (l5_unlikely(err))
-		return err;
-	head = m->cons.head;
-	/* one record that fits, and no more after it: else the long way */
-	if (l5_unlikely(m->cons.off ||
-			l5_cons_peek(&m->cons, l5_map_rx_slot(m, head)) != 1 ||
-			m->cons.len > len))
-		goto slow;
-	n = m->cons.len;
-	if (n < len && l5_load(l5_map_rx_slot(m, head + l5_rec_size(n))))
-		goto slow;
-	memcpy(buf, l5_map_rx_slot(m, head) + 1, n);
-	l5_store(&m->own->rx_bytes, l5_load(&m->own->rx_bytes) + n);
-	l5_cons_take(&m->cons, m->own, n);
-	head = m->cons.head;
-	l5_map_unlock(m, fd, L5_LOCK_RX, &g);
-	l5_map_freed(m, fd, head);
+	mask = (m->rx_size - 1) & ~(L5_HDR - 1);
+	head = l5_load(&own->rx_head);
+	if (l5_unlikely(L5_MAP_FLAT ||
+			!l5_map_glance((__u64 *)(rx + (head & mask))) ||
+			l5_load(&m->state->flags) & ~L5_MAP_FLAGS ||
+			!l5_enter(&own->rx_lock, m->id, m->key + L5_LOCK_RX,
+				  frame)))
+		return l5_map_recv1_slow(m, fd, buf, len, frame, false);
+	head = l5_load(&own->rx_head);
+	slot = (__u64 *)(rx + (head & mask));
+	/* B, pairs with A */
+	hdr = l5_load_acquire(slot);
+	n = (__u32)hdr;
+	/* a whole record that fits, and none after it if there is more room */
+	if (l5_unlikely(hdr - ((__u64)L5_REC_VALID << 32) - 1 >= L5_MAP_SMALL ||
+			l5_load(&own->rx_pos) != head || n > len ||
+			(n < len && l5_load((__u64 *)
+				(rx + ((head + l5_rec_size(n)) & mask))))))
+		return l5_map_recv1_slow(m, fd, buf, len, frame, true);
+	l5_map_copy(buf, (const uint8_t *)(slot + 1), n);
+	head += l5_rec_size(n);
+	l5_store(&own->rx_bytes, l5_load(&own->rx_bytes) + n);
+	/* ahead of rx_head, as l5_cons_take() has it */
+	l5_store(&own->rx_pos, head);
+	/* C, pairs with D */
+	l5_store_release(&own->rx_head, head);
+	waiters = l5_leave(&own->rx_lock, frame);
+	if (l5_unlikely(waiters | l5_load(&m->peer->tx_wait) |
+			(l5_load(&m->state->flags) & L5_MAP_BELL)))
+		return l5_map_received(m, fd, n, waiters);
 	return n;
-slow:
-	l5_map_unlock(m, fd, L5_LOCK_RX, &g);
-	return l5_map_tryrecv(m, fd, &iov, 1, 0);
 }
 
 #endif /* L5_MAP_H */
