@@ -400,7 +400,7 @@ bool l5_conn_close(struct l5_sock *l5, bool reset)
 	l5_ring_closing(l5);
 	RCU_INIT_POINTER(own->sk, NULL);
 	set_bit(L5_END_CLOSED, &own->flags);
-	l5_map_flag(own, L5_MAP_TX_ASK | L5_MAP_RX_ASK);
+	l5_map_flag(own, L5_MAP_TX_ASK | L5_MAP_RX_ASK | L5_MAP_GONE);
 	l5_map_flag(l5_peer(l5), L5_MAP_TX_ASK);
 	/*
 	 * L, pairs with M in l5_ring_write(), and in a process that has the

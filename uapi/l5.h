@@ -145,7 +145,8 @@ struct l5_info {
 #define L5_MAP_TX_ASK		0x1	/* send by system call from now on */
 #define L5_MAP_RX_ASK		0x2	/* an empty ring: ask recv() why */
 #define L5_MAP_BELL		0x4	/* ring after whatever is published */
-#define L5_MAP_FLAGS		0x7	/* all that are defined */
+#define L5_MAP_GONE		0x8	/* the socket has left this memory */
+#define L5_MAP_FLAGS		0x7	/* those that leave the rings usable */
 
 /**
  * struct l5_map_state - what the kernel says about a connection
@@ -161,8 +162,8 @@ struct l5_info {
  * tx_lock, and again after it has published: if L5_MAP_TX_ASK came in between,
  * it rings L5_BELL_DATA, and the kernel does what TCP would.
  *
- * Who sees a version or a flag that it does not know leaves the memory alone
- * and makes system calls, which are always right.
+ * Who sees a flag outside of L5_MAP_FLAGS, or a version that it does not know,
+ * leaves the memory alone and makes system calls, which are always right.
  */
 struct l5_map_state {
 	__u32 flags;
