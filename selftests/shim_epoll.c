@@ -378,6 +378,76 @@ static void same_data(struct log *l, enum kind kind, int a, int b)
 	close(ep);
 }
 
+struct sleeper {
+	int ep;
+	struct epoll_event ev;
+	int n;
+};
+
+static void *sleeps(void *arg)
+{
+	struct sleeper *s = arg;
+
+	s->n = epoll_wait(s->ep, &s->ev, 1, 5000);
+	return NULL;
+}
+
+/* Registered anew with every request, while asleep, with a copy. */
+static void churn(struct log *l, enum kind kind, int a, int b)
+{
+	int ep = epoll_create1(0), round, d;
+	struct pollfd p = { .fd = ep, .events = POLLIN };
+	struct sleeper s = { .ep = ep };
+	pthread_t t;
+
+	(void)kind;
+	ADD(ep, b, EPOLLIN, 1);
+	heat(ep, a, b);
+	for (round = 0; round < 30; round++) {
+		ADD(ep, b, EPOLLIN, 1);
+		DEL(ep, b);
+		DEL(ep, b);
+		MOD(ep, b, EPOLLIN, 1);
+		if (round % 10 == 3) {
+			SEND(a, 1);
+			SEE(ep);
+		}
+		ADD(ep, b, EPOLLOUT, 2);
+		SEE(ep);
+		MOD(ep, b, EPOLLIN, 3);
+		if (round % 10 == 3) {
+			WAIT(ep);
+			RECV(b, 10);
+		}
+		SEE(ep);
+		if (round % 10 == 5) {
+			DEL(ep, b);
+			SEND(a, 1);
+			note(l, "poll %d\n", poll(&p, 1, 0));
+			ADD(ep, b, EPOLLIN, 4);
+			note(l, "poll %d\n", poll(&p, 1, 0));
+			SEE(ep);
+			RECV(b, 10);
+		}
+	}
+	/* who sleeps hears of what another thread registers */
+	MOD(ep, b, 0, 5);
+	if (pthread_create(&t, NULL, sleeps, &s))
+		abort();
+	usleep(50000);
+	MOD(ep, b, EPOLLOUT, 6);
+	pthread_join(t, NULL);
+	note(l, "slept %d %x %d\n", s.n, s.ev.events, s.ev.data.u32);
+	/* what was removed stays removed, although a copy lives on */
+	d = dup(b);
+	DEL(ep, b);
+	close(b);
+	SEND(a, 1);
+	SEE(ep);
+	close(d);
+	close(ep);
+}
+
 #ifndef SHIM_ASK
 /* Where one call of ours need not say all that there is. */
 
@@ -497,6 +567,7 @@ SCENARIO(exclusive)
 SCENARIO(nested)
 SCENARIO(reused)
 SCENARIO(same_data)
+SCENARIO(churn)
 #ifndef SHIM_ASK
 SCENARIO(several)
 SCENARIO(others)

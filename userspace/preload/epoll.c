@@ -2,9 +2,9 @@
 /*
  * epoll: what is ready in user space.
  *
- * The kernel's set is complete at all times and does what it always does: every
- * epoll_ctl() goes there first, and it is never told anything that the program
- * did not say. Here is only a shortcut to some of its answers. A registration
+ * The kernel's set is complete whenever anyone waits in it, and does what it
+ * always does: every epoll_ctl() goes there, and it is never told anything that
+ * the program did not say. Here is only a shortcut to some of its answers. A registration
  * is remembered as "reg" if it is plain: level- or edge-triggered, of a socket
  * that is mapped by now, the first one of its descriptor. All others are left
  * to the kernel: EPOLLONESHOT, EPOLLEXCLUSIVE, EPOLLWAKEUP, sets within sets,
@@ -15,8 +15,13 @@
  * events. They become hot when the kernel reports them. If none is, epoll_wait()
  * costs one load more than without us.
  *
+ * Some programs register anew with every request, some of them several times:
+ * EPOLL_CTL_DEL what they wait for, EPOLL_CTL_ADD it again. Of a level-triggered
+ * registration that is changed that often the kernel is only told when somebody
+ * is about to sleep in it, or asks it, or does: by then most is as it was.
+ *
  * No arming is needed before the kernel sleeps. Its ->poll arms whenever it
- * looks, only a doorbell clears, and every doorbell puts the item on the
+ * looks for data, only a doorbell clears, and every doorbell puts the item on the
  * set's list of ready ones, which is looked at before epoll_wait() sleeps. So
  * every item is armed, or on the list, whatever we deliver (E, F and G of
  * l5_ring.h; the tests of the kernel's own epoll rest on the same).
@@ -68,6 +73,8 @@ static uint64_t ask_max = 500 * 1000ull;
 
 enum {
 	HOT_MAX = 128,
+	LATER_MAX = 128,	/* changes that the kernel does not know */
+	CHURN = 8,		/* changes until the next ones are for later */
 	HASH_MIN = 512,
 	SHARED_MAX = 1024,
 	POOL_BYTES = 65536,
@@ -82,6 +89,12 @@ enum {
  * @data: the user's
  * @dead: the descriptor is closed
  * @hot: it is in the set's list
+ * @there: it is registered, for the program
+ * @known: it is, for the kernel
+ * @later: the kernel is to be told what is new
+ * @known_events: what it was told last
+ * @known_data: likewise
+ * @churn: how often it was changed
  * @tail: the peer's position when data was last delivered
  * @head: how far the peer had read then
  * @last: when it last had an event
@@ -94,6 +107,12 @@ struct reg {
 	uint64_t data;
 	atomic_bool dead;
 	bool hot;
+	bool there;
+	bool known;
+	atomic_bool later;
+	uint32_t known_events;
+	uint64_t known_data;
+	unsigned int churn;
 	uint64_t tail;
 	uint64_t head;
 	uint64_t last;
@@ -106,6 +125,10 @@ struct reg {
  * @gen: counts the sets that had this memory
  * @fd: its descriptor, -1 if it is closed
  * @off: leave everything to the kernel
+ * @eager: tell it everything at once
+ * @sleepers: threads that wait in the kernel, or are about to
+ * @laters: regs that it does not know all of
+ * @later: these
  * @shared: a word that a child of fork() sets if it changes the set
  * @bucket: regs by their data
  * @mask: number of buckets - 1
@@ -129,6 +152,10 @@ struct ep {
 	atomic_uint gen;
 	atomic_int fd;
 	atomic_bool off;
+	atomic_bool eager;
+	atomic_int sleepers;
+	atomic_uint laters;
+	struct reg *later[LATER_MAX];
 	atomic_int *shared;
 	struct reg **bucket;
 	unsigned int mask;
@@ -165,9 +192,13 @@ static void *more(size_t len, int flags)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-static int gettid_(void)
+static __thread int my_tid __attribute__((tls_model("initial-exec")));
+
+static int tid_(void)
 {
-	return syscall(SYS_gettid);
+	if (l5_unlikely(!my_tid))
+		my_tid = syscall(SYS_gettid);
+	return my_tid;
 }
 
 /* Locks */
@@ -195,7 +226,7 @@ static void ep_unlock(struct ep *ep)
 /* For epoll_ctl(): false if it is this thread that has it. */
 static bool ep_lock(struct ep *ep)
 {
-	int tid = gettid_(), nobody, i;
+	int tid = tid_(), nobody, i;
 
 	atomic_fetch_add(&ep->wanted, 1);
 	for (i = 0;; i++) {
@@ -292,6 +323,8 @@ static struct ep *ep_new(int fd)
 	if (!ep->bucket)
 		return NULL;
 	atomic_store(&ep->off, !ep->shared);
+	atomic_store(&ep->eager, false);
+	atomic_store(&ep->sleepers, 0);
 	if (ep->shared)
 		atomic_store(ep->shared, 0);
 	ep->ask = ask_min;
@@ -371,8 +404,70 @@ static void reg_cool(struct ep *ep, struct reg *r)
 			hot_remove(ep, i);
 }
 
+/* Changes that the kernel is to hear of */
+
+static void later_remove(struct ep *ep, struct reg *r)
+{
+	unsigned int n = atomic_load(&ep->laters), i;
+
+	if (!atomic_exchange(&r->later, false))
+		return;
+	for (i = 0; i < n && ep->later[i] != r; i++)
+		;
+	if (i == n)
+		return;
+	ep->later[i] = ep->later[n - 1];
+	atomic_store(&ep->laters, n - 1);
+}
+
+static void tell(struct ep *ep, int op, int fd, uint32_t events, uint64_t data)
+{
+	struct epoll_event ev = { .events = events, .data.u64 = data };
+	int saved = errno;
+
+	syscall(SYS_epoll_ctl, atomic_load(&ep->fd), op, fd, &ev);
+	errno = saved;
+}
+
+/* Neither can fail but for a descriptor that is closed. */
+static void reg_tell(struct ep *ep, struct reg *r)
+{
+	later_remove(ep, r);
+	if (atomic_load(&r->dead) || !r->known)
+		return;
+	if (!r->there) {
+		tell(ep, EPOLL_CTL_DEL, r->fd, 0, 0);
+		r->known = false;
+	} else if (r->events != r->known_events || r->data != r->known_data) {
+		tell(ep, EPOLL_CTL_MOD, r->fd, r->events, r->data);
+		r->known_events = r->events;
+		r->known_data = r->data;
+	}
+}
+
+/* All of them; the lock is ours. */
+static void ep_tell(struct ep *ep)
+{
+	unsigned int n;
+
+	while ((n = atomic_load(&ep->laters)))
+		reg_tell(ep, ep->later[n - 1]);
+}
+
+/* The same for who has not the lock. */
+static void ep_settle(struct ep *ep)
+{
+	if (l5_likely(!atomic_load(&ep->laters)))
+		return;
+	if (!ep_lock(ep))
+		return;
+	ep_tell(ep);
+	ep_unlock(ep);
+}
+
 static void reg_drop(struct ep *ep, struct reg *r)
 {
+	later_remove(ep, r);
 	reg_cool(ep, r);
 	reg_unhash(ep, r);
 	reg_free(r);
@@ -396,6 +491,7 @@ static void ep_sweep(struct ep *ep)
 				b = &r->next;
 				continue;
 			}
+			later_remove(ep, r);
 			reg_cool(ep, r);
 			*b = r->next;
 			ep->regs--;
@@ -428,6 +524,7 @@ static void ep_clear(struct ep *ep)
 	ep->bucket = NULL;
 	ep->regs = 0;
 	atomic_store(&ep->hots, 0);
+	atomic_store(&ep->laters, 0);
 	atomic_store(&ep->corpses, 0);
 	atomic_store(&ep->busy, 0);
 	if (ep->inherited || atomic_flag_test_and_set(&pools_busy))
@@ -443,6 +540,13 @@ void reg_dead(struct reg *r)
 {
 	struct ep *ep = r->ep;
 
+	/* a copy of the descriptor may keep the kernel's registration */
+	if (l5_unlikely(atomic_load(&r->later)) && r->known) {
+		if (!r->there)
+			tell(ep, EPOLL_CTL_DEL, r->fd, 0, 0);
+		else
+			tell(ep, EPOLL_CTL_MOD, r->fd, r->events, r->data);
+	}
 	atomic_fetch_add(&ep->corpses, 1);
 	atomic_store(&r->dead, true);
 }
@@ -456,7 +560,23 @@ void ep_put(struct ep *ep)
 
 void ep_shared(struct ep *ep)
 {
+	ep_settle(ep);
 	atomic_store(&ep->off, true);
+}
+
+void ep_polled(struct ep *ep)
+{
+	atomic_store(&ep->eager, true);
+	ep_settle(ep);
+}
+
+void ep_before_fork(void)
+{
+	struct ep *ep;
+
+	for (ep = atomic_load(&all); ep; ep = ep->all)
+		if (atomic_load(&ep->fd) >= 0)
+			ep_settle(ep);
 }
 
 void ep_start(int ask_us)
@@ -473,8 +593,10 @@ void ep_forget_parent(void)
 {
 	struct ep *ep;
 
+	my_tid = 0;
 	atomic_flag_clear(&pools_busy);
 	for (ep = atomic_load(&all); ep; ep = ep->all) {
+		atomic_store(&ep->laters, 0);
 		atomic_store(&ep->busy, 0);
 		atomic_store(&ep->wanted, 0);
 		atomic_store(&ep->off, true);
@@ -496,32 +618,61 @@ void ep_forget_parent(void)
 
 /* Registrations */
 
+/* What the kernel was told, with success; the lock is ours. */
+static void reg_set(struct ep *ep, struct reg *r, const struct epoll_event *ev)
+{
+	later_remove(ep, r);
+	if (r->data != ev->data.u64) {
+		reg_unhash(ep, r);
+		r->data = ev->data.u64;
+		reg_hash(ep, r);
+	}
+	r->events = ev->events;
+	r->known_events = r->events;
+	r->known_data = r->data;
+	r->there = true;
+	r->known = true;
+	/* said again, if it is still true */
+	r->tail = NO_TAIL;
+}
+
 static void ctl_add(struct ep *ep, int fd, const struct epoll_event *ev)
 {
 	struct fd_entry *e = fd_entry_make(fd);
 	struct reg *r, *none = NULL;
+	bool again;
 
 	if (fd_ep(fd))
 		ep_shared(fd_ep(fd));
 	if (!e || fd_word(fd) == FD_OTHER || fd_ep(fd) ||
-	    ev->events & ~PLAIN_EVENTS || atomic_load(&e->reg))
+	    ev->events & ~PLAIN_EVENTS)
 		return;
-	r = reg_new();
-	if (!r)
+	r = atomic_load(&e->reg);
+	again = r && r->ep == ep;
+	if (r && !again)
 		return;
-	*r = (struct reg){
-		.ep = ep, .fd = fd, .events = ev->events,
-		.data = ev->data.u64, .tail = NO_TAIL,
-	};
+	if (!again) {
+		r = reg_new();
+		if (!r)
+			return;
+		*r = (struct reg){ .ep = ep, .fd = fd, .data = ev->data.u64 };
+	}
 	if (!ep_lock(ep)) {
-		reg_free(r);
+		if (!again)
+			reg_free(r);
 		return;
 	}
 	ep_sweep(ep);
-	/* hashed first: who closes the descriptor may kill it at once */
-	reg_hash(ep, r);
-	if (!atomic_compare_exchange_strong(&e->reg, &none, r))
-		reg_drop(ep, r);
+	if (again) {
+		if (atomic_load(&e->reg) == r)
+			reg_set(ep, r, ev);
+	} else {
+		/* hashed first: who closes the descriptor may kill it */
+		reg_hash(ep, r);
+		reg_set(ep, r, ev);
+		if (!atomic_compare_exchange_strong(&e->reg, &none, r))
+			reg_drop(ep, r);
+	}
 	ep_unlock(ep);
 }
 
@@ -539,14 +690,13 @@ static void ctl_change(struct ep *ep, int fd, const struct epoll_event *ev)
 	if (!r || r->ep != ep)
 		goto out;
 	if (ev && !(ev->events & ~PLAIN_EVENTS)) {
-		if (r->data != ev->data.u64) {
-			reg_unhash(ep, r);
-			r->data = ev->data.u64;
-			reg_hash(ep, r);
-		}
-		r->events = ev->events;
-		/* said again, if it is still true */
-		r->tail = NO_TAIL;
+		if (r->known)
+			reg_set(ep, r, ev);
+	} else if (!ev && fd_is_sock(fd_word(fd))) {
+		/* it may well come again */
+		later_remove(ep, r);
+		r->there = false;
+		r->known = false;
 	} else if (atomic_compare_exchange_strong(&e->reg, &r, NULL)) {
 		reg_drop(ep, r);
 	}
@@ -554,11 +704,76 @@ out:
 	ep_unlock(ep);
 }
 
+/*
+ * Can the kernel be told later? 0 or -1 if that was noted, as epoll_ctl(); 1 if
+ * it is to be told now.
+ */
+static int ctl_later(struct ep *ep, int op, int fd,
+		     const struct epoll_event *ev)
+{
+	struct fd_entry *e = fd_entry(fd);
+	struct reg *r = e ? atomic_load(&e->reg) : NULL;
+	int ret = 1;
+
+	if (!r || r->ep != ep || !fd_is_sock(fd_word(fd)))
+		return 1;
+	if (!ep_lock(ep))
+		return 1;
+	if (atomic_load(&e->reg) != r)
+		goto out;
+	if (r->churn < CHURN)
+		r->churn++;
+	if (r->churn < CHURN || !r->known || r->events & EPOLLET ||
+	    (op != EPOLL_CTL_DEL &&
+	     ((uintptr_t)ev < 65536 ||
+	      ev->events & (~PLAIN_EVENTS | EPOLLET))) ||
+	    (!r->later && atomic_load(&ep->laters) == LATER_MAX) ||
+	    atomic_load(&ep->eager) || atomic_load(&ep->sleepers)) {
+		reg_tell(ep, r);
+		goto out;
+	}
+	if (r->there == (op == EPOLL_CTL_ADD)) {
+		errno = r->there ? EEXIST : ENOENT;
+		ret = -1;
+		goto out;
+	}
+	ret = 0;
+	r->there = op != EPOLL_CTL_DEL;
+	if (r->there && r->data != ev->data.u64) {
+		reg_unhash(ep, r);
+		r->data = ev->data.u64;
+		reg_hash(ep, r);
+	}
+	if (r->there)
+		r->events = ev->events;
+	if (!atomic_exchange(&r->later, true)) {
+		ep->later[ep->laters] = r;
+		atomic_fetch_add(&ep->laters, 1);
+	}
+	/* who goes to sleep sees it, or we see who goes to sleep */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load(&ep->sleepers))
+		reg_tell(ep, r);
+out:
+	ep_unlock(ep);
+	return ret;
+}
+
 EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
-	int ret = syscall(SYS_epoll_ctl, epfd, op, fd, ev), saved = errno;
 	struct ep *ep = fd_ep(epfd);
+	int ret, saved = errno;
 
+	if (ep && fd_forked())
+		fd_ours();
+	if (ep && fd_maps() && !ep_off(ep)) {
+		ret = ctl_later(ep, op, fd, ev);
+		if (ret <= 0)
+			return ret;
+		errno = saved;
+	}
+	ret = syscall(SYS_epoll_ctl, epfd, op, fd, ev);
+	saved = errno;
 	if (!ep) {
 		/* a set of ours within one that we do not know */
 		if (!ret && op == EPOLL_CTL_ADD && fd_ep(fd))
@@ -567,10 +782,12 @@ EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	}
 	if (ret && op != EPOLL_CTL_DEL)
 		return ret;
-	if (!fd_ours() || ep_off(ep)) {
+	if (ep_off(ep)) {
 		/* the parent, whose memory it is not, is to know */
 		if (ep->shared)
 			atomic_store(ep->shared, 1);
+		if (fd_ep(fd))
+			ep_shared(fd_ep(fd));
 	} else if (op == EPOLL_CTL_ADD) {
 		ctl_add(ep, fd, ev);
 	} else {
@@ -663,6 +880,8 @@ static uint32_t reg_events(const struct reg *r, const struct sock *s)
 {
 	uint32_t got = 0;
 
+	if (!r->there)
+		return 0;
 	if (r->events & IN_EVENTS && l5_map_readable(s->map))
 		got = r->events & IN_EVENTS;
 	if (r->events & EPOLLET &&
@@ -834,6 +1053,8 @@ static int take(struct ep *ep, struct epoll_event *ev, int n, struct took *t)
 				r->tail = l5_load(&s->map->peer->tx_tail);
 			if (!drop)
 				r->head = l5_load(&s->map->peer->rx_head);
+			/* deregistered by a thread that came between */
+			drop |= !r->there;
 			heat(ep, r, now);
 		} else {
 			t->others = true;
@@ -916,6 +1137,19 @@ static int try_hot(struct ep *ep, const struct wait *w, bool *ask,
 	return n;
 }
 
+/* The kernel is told what is new before anybody waits there. */
+static int settled_wait(struct ep *ep, const struct wait *w, bool now,
+			uint64_t start)
+{
+	int n;
+
+	atomic_fetch_add(&ep->sleepers, 1);
+	ep_settle(ep);
+	n = kernel_wait(w, now, start);
+	atomic_fetch_sub(&ep->sleepers, 1);
+	return n;
+}
+
 static int ep_wait(struct ep *ep, const struct wait *w)
 {
 	unsigned int gen = atomic_load(&ep->gen);
@@ -925,6 +1159,9 @@ static int ep_wait(struct ep *ep, const struct wait *w)
 	int n;
 
 	pthread_testcancel();
+	/* as long as nothing is mapped */
+	if (l5_likely(!fd_maps() || !ep->regs || w->max <= 0 || ep_off(ep)))
+		return settled_wait(ep, w, false, 0);
 	for (;;) {
 		start = 0;
 		n = try_hot(ep, w, &ask, &start);
@@ -934,7 +1171,7 @@ static int ep_wait(struct ep *ep, const struct wait *w)
 			begun = start ? start : l5_map_now();
 		if (!ask && !start)
 			start = l5_map_now();
-		n = kernel_wait(w, ask, begun);
+		n = settled_wait(ep, w, ask, begun);
 		if (n < 0)
 			return n;
 		n = took(ep, w, gen, n, &t);
@@ -953,15 +1190,11 @@ static int ep_wait(struct ep *ep, const struct wait *w)
 	}
 }
 
-/* As long as nothing is mapped this costs nothing. */
-static struct ep *ep_of(int epfd, const struct epoll_event *ev, int max)
+static struct ep *ep_of(int epfd, const struct epoll_event *ev)
 {
 	struct ep *ep = fd_ep(epfd);
 
-	if (l5_likely(!ep) || !fd_maps() || max <= 0 ||
-	    (uintptr_t)ev < 65536 || fd_forked() || ep_off(ep) || !ep->regs)
-		return NULL;
-	return ep;
+	return ep && !fd_forked() && (uintptr_t)ev >= 65536 ? ep : NULL;
 }
 
 EXPORT int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
@@ -970,7 +1203,7 @@ EXPORT int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
 		.epfd = epfd, .ev = ev, .max = max, .forever = ms < 0,
 		.ns = ms < 0 ? 0 : ms * 1000000ull,
 	};
-	struct ep *ep = ep_of(epfd, ev, max);
+	struct ep *ep = ep_of(epfd, ev);
 
 	if (l5_likely(!ep))
 		return real.epoll_wait(epfd, ev, max, ms);
@@ -984,7 +1217,7 @@ EXPORT int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 		.epfd = epfd, .ev = ev, .max = max, .forever = ms < 0,
 		.ns = ms < 0 ? 0 : ms * 1000000ull, .set = set, .masked = true,
 	};
-	struct ep *ep = ep_of(epfd, ev, max);
+	struct ep *ep = ep_of(epfd, ev);
 
 	if (l5_likely(!ep))
 		return real.epoll_pwait(epfd, ev, max, ms, set);
@@ -998,7 +1231,7 @@ EXPORT int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
 		.epfd = epfd, .ev = ev, .max = max, .forever = !t,
 		.set = set, .masked = true, .precise = true,
 	};
-	struct ep *ep = ep_of(epfd, ev, max);
+	struct ep *ep = ep_of(epfd, ev);
 
 	if (l5_likely(!ep) ||
 	    (t && (t->tv_sec < 0 || t->tv_sec > 1000000000 ||

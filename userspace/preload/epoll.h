@@ -31,6 +31,17 @@ void ep_shared(struct ep *ep);
 void ep_start(int ask_us);
 
 /**
+ * ep_polled() - somebody waits for the set itself, in poll() or select()
+ * @ep: the set
+ */
+void ep_polled(struct ep *ep);
+
+/**
+ * ep_before_fork() - all sets are about to be shared with a child
+ */
+void ep_before_fork(void);
+
+/**
  * ep_forget_parent() - in a child of fork(): there are no sets here
  */
 void ep_forget_parent(void);

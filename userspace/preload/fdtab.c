@@ -27,6 +27,11 @@
 #define REGISTER	MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED
 
 enum {
+	/*
+	 * Sockets mapped at once. Each is some ten areas of memory, of which a
+	 * process may have 65530 in all.
+	 */
+	MAPS_MAX = 1000,
 	NEST = 4,		/* uses that interrupt each other in a thread */
 	POOL_BYTES = 16384,
 };
@@ -34,17 +39,20 @@ enum {
 /**
  * struct user - a thread's place to publish what it uses
  * @used: by depth of interruption
+ * @frame: where the stack was
+ * @fd: by which descriptor
  * @depth: how many of them are in use
  * @tid: whose it is, 0 nobody's; one whose thread has ended is free too
  * @next: all of them; never changes
  */
 struct user {
 	_Atomic(struct sock *) used[NEST];
+	const char *frame[NEST];
+	int fd[NEST];
 	atomic_uint depth;
 	atomic_int tid;
 	struct user *next;
-	char pad[8];
-};
+} __attribute__((aligned(L5_LINE)));
 
 _Atomic(struct fd_entry *) fd_chunks[FD_CHUNKS];
 atomic_uint fd_forks;
@@ -287,6 +295,95 @@ static struct user *user_claim(void)
 	return u;
 }
 
+/*
+ * Is a use still going on, interrupted by the handler that we are in? Or did a
+ * handler leave it by siglongjmp()? The stack says: who was interrupted is
+ * further up, or on another stack than the handlers' own.
+ */
+static bool frame_live(const char *frame, const char *now)
+{
+	const char *sp;
+	stack_t ss;
+	bool there;
+
+	if (!syscall(SYS_sigaltstack, NULL, &ss) &&
+	    !(ss.ss_flags & SS_DISABLE)) {
+		sp = ss.ss_sp;
+		there = frame >= sp && frame < sp + ss.ss_size;
+		if (ss.ss_flags & SS_ONSTACK && !there)
+			return true;
+		if (!(ss.ss_flags & SS_ONSTACK) && there)
+			return false;
+	}
+	/* what the kernel saves for a handler is larger than this */
+	return frame > now + 512;
+}
+
+static bool used_by_others(const struct sock *s)
+{
+	struct user *u;
+	int i;
+
+	if (!fenced)
+		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+	for (u = atomic_load(&users); u; u = u->next)
+		for (i = 0; u != me && i < NEST; i++)
+			if (atomic_load(&u->used[i]) == s)
+				return true;
+	return false;
+}
+
+/*
+ * A lock word that was left with it is for the next one to mend, as if this
+ * process had died: it may be the kernel that wants it next. If its record says
+ * that it may not have been taken yet, it was if nobody else is here.
+ */
+static void unlock_left(struct sock *s, int fd)
+{
+	struct l5_held *h = &l5_held.now;
+	unsigned int i;
+	__u32 *word, old;
+	bool taken;
+
+	if (!s || !l5_map_mine(s->map))
+		return;
+	for (i = L5_LOCK_TX; i <= L5_LOCK_RX; i++) {
+		if (h->key != s->map->key + i)
+			continue;
+		word = l5_map_word(s->map, i);
+		old = l5_load(word);
+		/* odd: for sure */
+		taken = h->frame & 1 || !used_by_others(s);
+		while (taken && (old & L5_LOCK_ID) == s->map->id) {
+			if (l5_cmpxchg(word, old, (old & L5_LOCK_WAITERS) |
+						  L5_LOCK_DIED))
+				break;
+			old = l5_load(word);
+		}
+		h->key = 0;
+		syscall(SYS_ioctl, fd, L5_IOC_UNLOCK, i);
+	}
+}
+
+/*
+ * This thread seems to be inside already. End what is not: the kernel, too,
+ * would wait for a lock word that was left. Returns the depth.
+ */
+static unsigned int end_left(struct user *u, unsigned int d)
+{
+	const char *now = __builtin_frame_address(0);
+	int saved = errno;
+
+	while (d && !frame_live(u->frame[d - 1], now)) {
+		unlock_left(u->used[d - 1], u->fd[d - 1]);
+		d--;
+		atomic_store(&u->used[d], NULL);
+		atomic_store(&u->depth, d);
+	}
+	errno = saved;
+	return d;
+}
+
 /* Learning about sockets */
 
 static const char *reason_of(int fd)
@@ -344,6 +441,10 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 	}
 	if (!policy_may_map(fd)) {
 		say("fd %d: not mapped: the policy says so", fd);
+		goto never;
+	}
+	if (atomic_load(&fd_mapped) >= MAPS_MAX) {
+		say("fd %d: not mapped: %d others are", fd, MAPS_MAX);
 		goto never;
 	}
 	status = syscall(SYS_fcntl, fd, F_GETFL);
@@ -427,8 +528,13 @@ struct sock *sock_find(int fd, uintptr_t word, bool count)
 			return NULL;
 	}
 	d = atomic_load_explicit(&u->depth, memory_order_relaxed);
-	if (l5_unlikely(d == NEST))
-		return NULL;
+	if (l5_unlikely(d)) {
+		d = end_left(u, d);
+		if (d == NEST)
+			return NULL;
+	}
+	u->frame[d] = __builtin_frame_address(0);
+	u->fd[d] = fd;
 	atomic_store_explicit(&u->depth, d + 1, memory_order_relaxed);
 	for (;;) {
 		s = (struct sock *)word;
@@ -641,11 +747,11 @@ static void forget_parent(void)
 		for (j = 0; e && j < FD_CHUNK; j++, e++) {
 			atomic_store(&e->reg, NULL);
 			word = atomic_load(&e->word);
-			if (!fd_is_sock(word) && !(word & FD_EP))
+			/* of the sets it is known that they are shared */
+			if (!fd_is_sock(word))
 				continue;
 			atomic_store(&e->word, 0);
-			if (fd_is_sock(word))
-				sock_put((struct sock *)word);
+			sock_put((struct sock *)word);
 		}
 	}
 }
@@ -674,6 +780,7 @@ bool fd_ours(void)
 static void before_fork(void)
 {
 	atomic_fetch_add(&fd_forks, 1);
+	ep_before_fork();
 }
 
 static void in_child(void)

@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "epoll.h"
 #include "fdtab.h"
 #include "real.h"
 
@@ -61,14 +62,20 @@ static bool may_be_memory(const void *p)
 /* Is any of them mapped? Anything else is not worth a second thought. */
 static bool any_mapped(struct pollfd *fds, nfds_t n)
 {
+	bool any = false;
+	uintptr_t word;
 	nfds_t i;
 
-	if (!n || n > LOOK_MAX || !may_be_memory(fds))
+	if (l5_likely(!fd_maps()) || !may_be_memory(fds))
 		return false;
-	for (i = 0; i < n; i++)
-		if (fd_is_sock(fd_word(fds[i].fd)))
-			return true;
-	return false;
+	for (i = 0; i < n; i++) {
+		word = fd_word(fds[i].fd);
+		if (fd_is_sock(word))
+			any = true;
+		else if (word & FD_EP)
+			ep_polled(fd_ep(fds[i].fd));
+	}
+	return any && n <= LOOK_MAX;
 }
 
 /* What a ring says, or -1: ask the kernel. */
@@ -296,7 +303,7 @@ static bool sets_take(struct sets *s, int n, fd_set *r, fd_set *w, fd_set *e)
 	unsigned long any;
 	int i, fd, k;
 
-	if (n <= 0 || n > FD_SETSIZE)
+	if (l5_likely(!fd_maps()) || n <= 0 || n > FD_SETSIZE)
 		return false;
 	s->n = n;
 	s->set[0] = r;
@@ -317,6 +324,8 @@ static bool sets_take(struct sets *s, int n, fd_set *r, fd_set *w, fd_set *e)
 
 			if (!(any & 1))
 				continue;
+			if (fd_word(fd) & FD_EP)
+				ep_polled(fd_ep(fd));
 			if (!fd_is_sock(fd_word(fd)) ||
 			    s->look.n == sizeof(s->fds) / sizeof(s->fds[0])) {
 				s->others = true;
