@@ -497,7 +497,8 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			done += n;
 		if (n > 0 && READ_ONCE(l5->awaits))
 			WRITE_ONCE(l5->awaits, false);
-		if (done >= target || (n >= 0 && done == len))
+		if (done >= target || (n >= 0 && done == len) ||
+		    fatal_signal_pending(current))
 			return done;
 		if (n > 0)
 			continue;
@@ -571,8 +572,8 @@ static bool l5_poll_readable(struct l5_sock *l5)
  * @wait: the caller's table, or NULL
  *
  * The wait word for data is armed on every call that asks for data, that for
- * room when there is none: only then does an edge-triggered waiter hear of the next byte without
- * having drained the ring, see l5_ring.h.
+ * room when there is none: only then does an edge-triggered waiter hear of the
+ * next byte without having drained the ring, see l5_ring.h.
  *
  * Return: as the bootstrap's.
  */

@@ -259,19 +259,15 @@ void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5)
 /*
  * Wake who waits for anything of a socket. Without saying what for: a waiter
  * that is told need not poll again, as a multishot one of io_uring does not,
- * but it is polling that arms the wait words.
+ * but it is polling that arms the wait words. And wake all: one of several that
+ * want to be woken alone might not be there for this.
  */
 static void l5_wake(struct sock *sk, bool room)
 {
 	struct socket_wq *wq = rcu_dereference(sk->sk_wq);
 
-	if (skwq_has_sleeper(wq)) {
-		/* who sends often waits for the answer, who reads reads on */
-		if (room)
-			wake_up_interruptible(&wq->wait);
-		else
-			wake_up_interruptible_sync(&wq->wait);
-	}
+	if (skwq_has_sleeper(wq))
+		wake_up_interruptible_all(&wq->wait);
 	sk_wake_async(sk, room ? SOCK_WAKE_SPACE : SOCK_WAKE_WAITD,
 		      room ? POLL_OUT : POLL_IN);
 }
