@@ -10,6 +10,8 @@ import glob
 import json
 import os
 import re
+import subprocess
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.path.join(HERE, "out")
@@ -50,6 +52,54 @@ def counters():
             return {k: int(v) for k, v in (line.split() for line in f)}
     except FileNotFoundError:
         return {}
+
+
+class Cores:
+    """Are the CPUs two cores?
+
+    The host of a virtual machine may run its CPUs on two cores now and then on
+    two hyperthreads of one, where no line of a cache has to move: figures of
+    the one cannot be compared with those of the other. Two cores are what
+    counts, if there are two at all.
+    """
+
+    LOOK = [os.path.join(HERE, "limit"), "-d", "0.03"]
+    NEAR = 5e6      # bare round trips a second that two cores do not make
+    PATIENCE = 60   # seconds
+
+    def __init__(self, wanted):
+        self.retaken = 0
+        self.watch = wanted and machine().endswith("kvm") and \
+            any([self.apart() for _ in range(20)])
+
+    def apart(self):
+        """Are they, at this moment?"""
+        time.sleep(0.02)
+        done = subprocess.run(self.LOOK, check=True, text=True,
+                              stdout=subprocess.PIPE)
+        return float(done.stdout.split()[0]) < self.NEAR
+
+    def take(self, sample):
+        """Take a sample, again until they are two before and after it.
+
+        It is a function that returns how to undo it.
+        """
+        until = time.monotonic() + self.PATIENCE
+        while True:
+            while self.watch and not self.apart():
+                if time.monotonic() > until:
+                    raise TimeoutError("the CPUs are on one core")
+            undo = sample()
+            if not self.watch or self.apart():
+                return
+            undo()
+            self.retaken += 1
+
+    def report(self):
+        """Say how often."""
+        if self.retaken:
+            print(f"{self.retaken} samples taken again: the host had moved "
+                  "the CPUs onto one core", flush=True)
 
 
 def save(name, figures, where):
