@@ -70,29 +70,40 @@ detected() {	# program build test
 	return 1
 }
 
-mkdir -p "$out"
+# build NAME PROGRAM BUILD EDIT: false if the edit changed nothing
+build() {
+	local dir=$out/$1 san=()
+
+	rm -rf "$dir"
+	mkdir -p "$dir"
+	sed "$4" "$header" >"$dir/l5_ring.h"
+	cmp -s "$header" "$dir/l5_ring.h" && return 1
+	[ "$3" = tsan ] && san=(-fsanitize=thread)
+	$cc "${flags[@]}" "${san[@]}" -I"$dir" -I../uapi -o "$dir/bin" \
+		"$2.c" 2>"$dir/cc.log" && mv "$dir/bin" "$dir/$1"
+}
+
+while IFS=@ read -r name prog kind test edit; do
+	while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do
+		wait -n
+	done
+	build "$name" "$prog" "$kind" "$edit" &
+done < <(mutants)
+wait
+
 echo "TAP version 13"
 echo "1..$(mutants | wc -l)"
 n=0
-while IFS=@ read -r name prog build test edit; do
+while IFS=@ read -r name prog kind test edit; do
 	n=$((n + 1))
-	mkdir -p "$out/$name"
-	sed "$edit" "$header" >"$out/$name/l5_ring.h"
 	if cmp -s "$header" "$out/$name/l5_ring.h"; then
 		echo "not ok $n $name: the header has no such line any more"
-		continue
-	fi
-	if [[ $name = [EF]_* && $(nproc) -lt 2 ]]; then
-		echo "ok $n $name # SKIP needs two processors"
-		continue
-	fi
-	san=()
-	[ "$build" = tsan ] && san=(-fsanitize=thread)
-	if ! $cc "${flags[@]}" "${san[@]}" -I"$out/$name" -I../uapi \
-	     -o "$out/$name.bin" "$prog.c"; then
+	elif [ ! -x "$out/$name/$name" ]; then
 		echo "not ok $n $name: does not compile"
-	elif mv "$out/$name.bin" "$out/$name/$name" &&
-	     detected "$out/$name/$name" "$build" "$test"; then
+		sed 's/^/# /' "$out/$name/cc.log" | head -20
+	elif [[ $name = [EF]_* && $(nproc) -lt 2 ]]; then
+		echo "ok $n $name # SKIP needs two processors"
+	elif detected "$out/$name/$name" "$kind" "$test"; then
 		echo "ok $n mutant $name is detected"
 	elif [[ $name = [EF]_* ]]; then
 		# bad luck on a busy machine; model/wake.pml needs no luck

@@ -15,7 +15,11 @@
 
 /* The sleep tests take a million rounds, or as many as fit in seconds. */
 #define ROUNDS		(TSAN_BUILD ? 20000 : 1000000)
-#define SECONDS		4
+#if defined(__SANITIZE_ADDRESS__) || TSAN_BUILD
+#define SECONDS		1
+#else
+#define SECONDS		3
+#endif
 
 struct stream {
 	struct ring r;
