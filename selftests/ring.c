@@ -188,8 +188,9 @@ TEST_F_TIMEOUT(ring, every_offset, 600)
 				if (len / piece > 64)
 					piece = len / 64;
 				b = ring_random(&seed) % ARRAY_SIZE(starts);
-				line = one_record(&r, (starts[b] & -(uint64_t)size) +
-						  off, len, piece, scratch);
+				line = one_record(&r, off +
+						  (starts[b] & -(uint64_t)size),
+						  len, piece, scratch);
 				ASSERT_EQ(0, line) {
 					TH_LOG("size %u off %u len %u piece %u",
 					       size, off, len, piece);
@@ -887,8 +888,8 @@ TEST_F_TIMEOUT(ring, hostile_consumer, 120)
 			if (full % 64 == 0)
 				p.head = p.tail;
 		} else {
-			ring_put(&h.r.prod, &p, 0, 1 + ring_random(&seed) % room,
-				 scratch);
+			ring_put(&h.r.prod, &p, 0,
+				 1 + ring_random(&seed) % room, scratch);
 			records++;
 		}
 		bells += l5_wait_armed(&h.r.prod.peer->rx_wait);

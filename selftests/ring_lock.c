@@ -308,7 +308,8 @@ static int heir_takes(struct stage *s, struct heir *h)
 		return __LINE__;
 	if (heir_drain(h, &c, at) != (int64_t)all)
 		return __LINE__;
-	if (own->rx_head != h->r.prod.own->tx_tail || own->rx_pos != own->rx_head)
+	if (own->rx_head != h->r.prod.own->tx_tail ||
+	    own->rx_pos != own->rx_head)
 		return __LINE__;
 	if (l5_prod_look(&p, h->r.prod.peer) || l5_prod_used(&p))
 		return __LINE__;

@@ -180,7 +180,8 @@ static void *window_waker(void *arg)
 					       &w->r.prod.own->tx_lock, 1);
 		if (w->space) {
 			/* the record that the sleeper published before */
-			if (l5_cons_peek(&c, ring_slot(&w->r.cons, c.head)) == 1)
+			if (l5_cons_peek(&c, ring_slot(&w->r.cons,
+						       c.head)) == 1)
 				l5_cons_take(&c, w->r.cons.own, c.len);
 			w->saw_flag = window_look(w, &w->r.cons,
 						  &w->r.cons.peer->tx_wait);
@@ -238,7 +239,8 @@ static void window_sleeper(struct window *w)
 			if (l5_prod_look(&p, w->r.prod.peer))
 				abort();
 		} else {
-			if (l5_cons_peek(&c, ring_slot(&w->r.cons, c.head)) != 1)
+			if (l5_cons_peek(&c, ring_slot(&w->r.cons,
+						       c.head)) != 1)
 				abort();
 			l5_cons_take(&c, w->r.cons.own, c.len);
 			/* the producer's room is not what is tested here */
