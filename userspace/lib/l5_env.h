@@ -27,6 +27,8 @@
 /* Map a socket once it was read or written so often. */
 #define L5_ENV_MAP	"L5_MAP_AFTER"
 
+/* and at most so many at once. */
+#define L5_ENV_MAPS	"L5_MAPS"
 /* epoll asks the kernel every so many microseconds at least; for tests */
 #define L5_ENV_ASK	"L5_ASK_US"
 

@@ -158,6 +158,9 @@ EXPORT int accept(int fd, struct sockaddr *sa, socklen_t *len)
 
 EXPORT int connect(int fd, const struct sockaddr *sa, socklen_t len)
 {
+	/* AF_UNSPEC ends a connection, and its rings are not the next one's */
+	if (fd_is_sock(fd_word(fd)))
+		fd_forget(fd);
 	policy_connect(fd, sa, len);
 	return real.connect(fd, sa, len);
 }

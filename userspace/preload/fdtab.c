@@ -27,11 +27,7 @@
 #define REGISTER	MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED
 
 enum {
-	/*
-	 * Sockets mapped at once. Each is some ten areas of memory, of which a
-	 * process may have 65530 in all.
-	 */
-	MAPS_MAX = 1000,
+	WAIT_MAX = 1000,	/* yields to who is inside a closed socket */
 	NEST = 4,		/* uses that interrupt each other in a thread */
 	POOL_BYTES = 16384,
 };
@@ -67,6 +63,11 @@ static atomic_int *life = &fd_nolife;
 const atomic_int *fd_life = &fd_nolife;
 
 static int map_after = -1;
+/*
+ * Sockets mapped at once. Each is some ten areas of memory, of which a process
+ * may have 65530 in all.
+ */
+static unsigned int maps_max = 1000;
 /* Without membarrier(2) each use has a full barrier. */
 static bool fenced = true;
 
@@ -149,6 +150,34 @@ static bool sock_free(struct sock *s)
 	pool = s;
 	atomic_flag_clear(&pool_busy);
 	return true;
+}
+
+static bool used_by_others(const struct sock *s)
+{
+	struct user *u;
+	int i;
+
+	if (!fenced)
+		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+	for (u = atomic_load(&users); u; u = u->next)
+		for (i = 0; u != me && i < NEST; i++)
+			if (atomic_load(&u->used[i]) == s)
+				return true;
+	return false;
+}
+
+/*
+ * A thread that is inside rings the peer's bell by the number of the descriptor,
+ * which is about to mean nothing, or something else. It is not for long: nobody
+ * sleeps inside.
+ */
+static void wait_for_others(struct sock *s)
+{
+	int saved = errno, i;
+
+	for (i = 0; i < WAIT_MAX && used_by_others(s); i++)
+		syscall(SYS_sched_yield);
+	errno = saved;
 }
 
 static void retire(struct sock *s)
@@ -319,20 +348,6 @@ static bool frame_live(const char *frame, const char *now)
 	return frame > now + 512;
 }
 
-static bool used_by_others(const struct sock *s)
-{
-	struct user *u;
-	int i;
-
-	if (!fenced)
-		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-	for (u = atomic_load(&users); u; u = u->next)
-		for (i = 0; u != me && i < NEST; i++)
-			if (atomic_load(&u->used[i]) == s)
-				return true;
-	return false;
-}
-
 /*
  * A lock word that was left with it is for the next one to mend, as if this
  * process had died: it may be the kernel that wants it next. If its record says
@@ -443,8 +458,8 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 		say("fd %d: not mapped: the policy says so", fd);
 		goto never;
 	}
-	if (atomic_load(&fd_mapped) >= MAPS_MAX) {
-		say("fd %d: not mapped: %d others are", fd, MAPS_MAX);
+	if (atomic_load(&fd_mapped) >= maps_max) {
+		say("fd %d: not mapped: %d others are", fd, (int)maps_max);
 		goto never;
 	}
 	status = syscall(SYS_fcntl, fd, F_GETFL);
@@ -580,6 +595,8 @@ static void entry_clear(struct fd_entry *e, int fd)
 
 	if (r)
 		reg_dead(r);
+	if (fd_is_sock(word))
+		wait_for_others((struct sock *)word);
 	if (l5_unlikely(say_wanted) && (word & FD_KIND) == FD_COUNTS &&
 	    map_after >= 0) {
 		int saved = errno, transport;
@@ -791,7 +808,7 @@ static void in_child(void)
 	fd_ours();
 }
 
-void fd_start(int after)
+void fd_start(int after, int maps)
 {
 	int pid = syscall(SYS_getpid), saved = errno;
 	atomic_int *word = more(sysconf(_SC_PAGESIZE));
@@ -806,5 +823,7 @@ void fd_start(int after)
 	fenced = syscall(SYS_membarrier, REGISTER, 0, 0);
 	pthread_atfork(before_fork, NULL, in_child);
 	map_after = after;
+	if (maps >= 0)
+		maps_max = maps;
 	errno = saved;
 }

@@ -128,8 +128,9 @@ static inline bool fd_is_sock(uintptr_t word)
  * fd_start() - make the table
  * @map_after: map a socket once it was read or written so often; negative:
  *	never map any
+ * @maps_max: so many at once at most; negative: the default
  */
-void fd_start(int map_after);
+void fd_start(int map_after, int maps_max);
 
 /* The slow half of sock_use(). */
 struct sock *sock_find(int fd, uintptr_t word, bool count);
@@ -188,7 +189,7 @@ static inline bool sock_alone(const struct sock *s)
 static inline bool sock_clean(const struct sock *s)
 {
 	return !(l5_load_acquire(&s->map->state->flags) &
-		 (L5_MAP_TX_ASK | L5_MAP_RX_ASK)) &&
+		 (L5_MAP_TX_STOP | L5_MAP_RX_STOP)) &&
 	       !(atomic_load_explicit(&s->flags, memory_order_relaxed) &
 		 SOCK_PLAIN);
 }

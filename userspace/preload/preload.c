@@ -138,7 +138,7 @@ __attribute__((constructor)) static void start(void)
 #ifdef L5_FULL
 	real_find();
 	ep_start(parse_us(getenv(L5_ENV_ASK)));
-	fd_start(map_after());
+	fd_start(map_after(), parse_us(getenv(L5_ENV_MAPS)));
 #endif
 }
 
