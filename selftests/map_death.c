@@ -869,7 +869,7 @@ TEST_F_TIMEOUT(death, stopped_holder, 300)
 	EXPECT_EQ(0, l5_stat("violations"));
 }
 
-/* Whatever is in a lock word, no call hangs; nobody's number holds nobody up. */
+/* Whatever is in the word, no call hangs; nobody's number holds nobody up. */
 TEST_F_TIMEOUT(death, nonsense_in_the_word, 300)
 {
 	struct mapping m;

@@ -62,8 +62,8 @@ FIXTURE_TEARDOWN(hostile)
 
 /* What a scribbler writes to, from what nobody may notice to everything. */
 enum mood {
-	LIES,		/* wait words, counters, tail: nothing that is a cursor */
-	RECORDS,	/* records that are valid, though nobody asked for them */
+	LIES,		/* wait words, counters, tail: no cursor of ours */
+	RECORDS,	/* valid records, though nobody asked for them */
 	CURSORS,	/* heads and tails, around the right ones */
 	LOCKS,		/* lock words */
 	HEADERS,	/* header words of all sorts */
@@ -132,16 +132,16 @@ static void put_header(struct mapping *m, uint64_t pos, uint64_t hdr)
 	l5_store_release(mapping_slot(m, pos & ~7ULL), hdr);
 }
 
-static void scribble(struct mapping *m, enum mood mood, uint64_t *s)
+static void scribble(struct mapping *m, enum mood kind, uint64_t *s)
 {
 	struct l5_ctrl *c = m->own;
 	const uint64_t valid = (uint64_t)L5_REC_VALID << 32;
 	uint64_t pos = l5_load(&m->peer->rx_head) & ~7ULL, v;
 	unsigned int i, n;
 
-	if (mood == ALL)
-		mood = map_rnd(s) % ALL;
-	switch (mood) {
+	if (kind == ALL)
+		kind = map_rnd(s) % ALL;
+	switch (kind) {
 	case LIES:
 		v = some_value(m, s);
 		switch (map_rnd(s) % 7) {
@@ -242,12 +242,7 @@ static void scribbler(int fd, enum mood mood, struct arena *a, uint64_t seed)
 {
 	uint8_t b[600];
 	struct mapping m;
-	struct itimerval it = {
-		.it_interval.tv_usec = 20000,
-		.it_value.tv_usec = 20000,
-	};
 
-	(void)it;
 	if (mapping_open(&m, fd))
 		_exit(1);
 	memset(b, 0x77, sizeof(b));
@@ -367,6 +362,8 @@ static bool v_init(struct victim *v)
 		v->api = A_POLL;
 	if (v->api >= A_MAPPED && mapping_open(&v->m, v->fd))
 		return false;
+	/* the number of who lives and holds nothing can be forged */
+	v->m.patience = 3;
 	return true;
 }
 
@@ -548,6 +545,7 @@ static void v_step(struct victim *v)
 static int victim(int fd, enum api api, struct arena *a, uint64_t seed,
 		  bool drain)
 {
+	struct pollfd p = { .fd = fd };
 	static struct victim v;
 	int i, ended = 0;
 
@@ -563,8 +561,9 @@ static int victim(int fd, enum api api, struct arena *a, uint64_t seed,
 		if (v.wrong)
 			return 2;
 		/* broken: it has to stay harmless, but for how long */
-		if (l5_load(&v.fd) && poll(&(struct pollfd){ .fd = fd }, 1, 0) ==
-		    1 && ++ended > 200)
+		p.revents = 0;
+		poll(&p, 1, 0);
+		if (p.revents && ++ended > 200)
 			break;
 	}
 	if (!drain)

@@ -600,7 +600,7 @@ TEST_F_TIMEOUT(live, one_step_after_the_other, 300)
 
 			if (n > FLOW_MAX)
 				n = FLOW_MAX;
-			/* mapped in the midst of it, and perhaps not for ever */
+			/* mapped in the midst of it, perhaps for a while */
 			if (map_rnd(&seed) % 100 == 0) {
 				if (w.m[e]) {
 					mapping_close(w.m[e]);
@@ -696,8 +696,8 @@ TEST_F_TIMEOUT(live, parts_of_a_record, 120)
 
 /* What a sleeper sleeps in. */
 enum sleep_in {
-	IN_RECV, IN_POLL, IN_SELECT, IN_EPOLL, IN_EPOLLET, IN_ONESHOT, IN_NESTED,
-	IN_SIGIO, IN_URING, IN_URING_POLL, IN_ARMED, IN_MAX
+	IN_RECV, IN_POLL, IN_SELECT, IN_EPOLL, IN_EPOLLET, IN_ONESHOT,
+	IN_NESTED, IN_SIGIO, IN_URING, IN_URING_POLL, IN_ARMED, IN_MAX
 };
 
 static const char *const sleep_name[] = {
@@ -1183,9 +1183,10 @@ TEST_F_TIMEOUT(live, close_races_mapped_send, 300)
 		if (!pid) {
 			close(self->fd[0]);
 			usleep(nap);
-			while (round & 1 &&
-			       recv(self->fd[1], b, sizeof(b), MSG_DONTWAIT) > 0)
-				;
+			do
+				n = round & 1 ? recv(self->fd[1], b, sizeof(b),
+						     MSG_DONTWAIT) : 0;
+			while (n > 0);
 			close(self->fd[1]);
 			_exit(0);
 		}
@@ -1258,6 +1259,67 @@ TEST_F_TIMEOUT(live, close_while_mapped, 120)
 		mapping_close(&o);
 		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
 	}
+}
+
+/* A socket that is used again has nothing to do with what it was. */
+TEST_F_TIMEOUT(live, disconnected, 120)
+{
+	struct sockaddr un = { .sa_family = AF_UNSPEC };
+	struct addr to = addr_parse(variant->at);
+	struct mapping m, n;
+	struct l5_map_info info;
+	uint8_t b[300];
+	int l, s, fd = self->fd[0];
+
+	if (to.sa.sa_family == AF_UNIX)
+		SKIP(return, "AF_UNIX stays connected");
+	ASSERT_EQ(0, mapping_open(&m, fd));
+	l5_fill(b, sizeof(b), 0);
+	ASSERT_EQ(300, send(self->fd[1], b, 300, 0));
+	ASSERT_EQ(100, mapping_get(&m, b, 100));
+	ASSERT_EQ(0, connect(fd, &un, sizeof(un)));
+	/* what was unread is gone, by either way */
+	EXPECT_NE(0, l5_load(&m.state->flags) & ~L5_MAP_FLAGS);
+	EXPECT_GT(1, mapping_recv(&m, b, 300, MSG_DONTWAIT));
+	EXPECT_EQ(-ENOTCONN, mapping_info(fd, &info));
+	EXPECT_EQ(-1, ioctl(fd, L5_IOC_ARM, L5_BELL_DATA));
+	EXPECT_EQ(-1, recv(self->fd[1], b, 1, 0));
+	EXPECT_EQ(ECONNRESET, errno);
+	/* connected again, with the old memory still there */
+	l = end_listen(END_L5, &to);
+	ASSERT_LE(0, l);
+	if (connect(fd, &to.sa, to.len)) {
+		TH_LOG("not connected again: %s", strerror(errno));
+		close(l);
+		mapping_close(&m);
+		return;
+	}
+	s = accept(l, NULL, NULL);
+	ASSERT_LE(0, s);
+	close(l);
+	l5_fill(b, sizeof(b), 9);
+	ASSERT_EQ(300, mapping_send(&m, b, 300, 0));
+	EXPECT_TRUE(end_get(s, 300, 9));
+	EXPECT_TRUE(end_put(s, 300, 9));
+	memset(b, 0, sizeof(b));
+	EXPECT_EQ(300, mapping_recv(&m, b, 300, 0));
+	EXPECT_EQ(-1, l5_check(b, 300, 9));
+	if (l5_transport(fd) == L5_TRANSPORT_SHM) {
+		ASSERT_EQ(0, mapping_info(fd, &info));
+		EXPECT_EQ(0, info.id);
+		ASSERT_EQ(0, mapping_open(&n, fd));
+		/* locks left behind are locks of what was left behind */
+		l5_store(&m.own->tx_lock, n.id);
+		l5_store(&m.own->rx_lock, m.id);
+		memset(m.tx, 0xff, m.tx_size);
+		ASSERT_EQ(300, mapping_put(&n, b, 300));
+		EXPECT_TRUE(end_get(s, 300, 9));
+		EXPECT_TRUE(end_exchange(fd, s, 100000, 0));
+		mapping_close(&n);
+	}
+	mapping_close(&m);
+	EXPECT_TRUE(end_exchange(fd, s, 100000, 0));
+	close(s);
 }
 
 TEST_F_TIMEOUT(live, dup_is_the_same, 120)

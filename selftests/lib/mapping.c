@@ -65,6 +65,10 @@ int mapping_open(struct mapping *m, int fd)
 		goto failed;
 	if (mapping_info(fd, &info) || !info.id)
 		goto failed;
+	if (m->state->version) {
+		errno = EPROTONOSUPPORT;
+		goto failed;
+	}
 	m->id = info.id;
 	m->prod.size = m->tx_size;
 	m->cons.size = m->rx_size;
@@ -94,7 +98,7 @@ static __u32 *word(struct mapping *m, int which)
 
 int mapping_lock(struct mapping *m, int which)
 {
-	int i, got;
+	int i, got, waits = 0;
 
 	for (;;) {
 		for (i = 0; i < 200; i++) {
@@ -104,6 +108,10 @@ int mapping_lock(struct mapping *m, int which)
 		}
 		if (ioctl(m->fd, L5_IOC_LOCK, which) < 0)
 			return -1;
+		if (m->patience && ++waits >= m->patience) {
+			errno = ETIMEDOUT;
+			return -1;
+		}
 	}
 }
 
@@ -132,7 +140,9 @@ static ssize_t put_locked(struct mapping *m, bool died, const void *buf,
 	if (died && l5_prod_mend(p, m->own, m->peer,
 				 mapping_slot(m, p->tail)) < 0)
 		return -1;
-	if (l5_load_acquire(&m->state->flags) & L5_MAP_TX_ASK)
+	/* or a flag that this knows nothing of */
+	if (l5_load_acquire(&m->state->flags) &
+	    (L5_MAP_TX_ASK | ~L5_MAP_FLAGS))
 		return 0;
 	if (l5_prod_look(p, m->peer) < 0 || p->tail - p->head > p->size)
 		return -1;
@@ -155,6 +165,7 @@ static ssize_t put_locked(struct mapping *m, bool died, const void *buf,
 ssize_t mapping_put(struct mapping *m, const void *buf, size_t len)
 {
 	int got = mapping_lock(m, L5_LOCK_TX);
+	uint32_t flags;
 	ssize_t n;
 
 	if (got < 0)
@@ -162,8 +173,9 @@ ssize_t mapping_put(struct mapping *m, const void *buf, size_t len)
 	n = put_locked(m, got == 2, buf, len);
 	mapping_unlock(m, L5_LOCK_TX);
 	/* F: the exchange that unlocked is the barrier */
+	flags = l5_load(&m->state->flags);
 	if (n > 0 && (l5_load(&m->peer->rx_wait) ||
-		      l5_load(&m->state->flags) & (L5_MAP_BELL | L5_MAP_TX_ASK)))
+		      flags & (L5_MAP_BELL | L5_MAP_TX_ASK)))
 		bell(m, L5_BELL_DATA);
 	if (n < 0)
 		errno = EPROTO;
@@ -183,6 +195,8 @@ static ssize_t get_locked(struct mapping *m, bool died, void *buf, size_t len,
 	slot = (const __u64 *)(m->rx + (c->head & (c->size - 1)));
 	if (died)
 		l5_cons_mend(c, m->own, slot);
+	if (l5_load_acquire(&m->state->flags) & ~L5_MAP_FLAGS)
+		return 0;
 	for (;;) {
 		uint32_t n;
 

@@ -45,6 +45,8 @@
  * @puts: records that mapping_put() published
  * @gets: times that mapping_get() took something
  * @bells: doorbells rung
+ * @patience: how often to wait for a lock word that somebody may have forged,
+ *	0 for ever
  */
 struct mapping {
 	int fd;
@@ -63,6 +65,7 @@ struct mapping {
 	unsigned long puts;
 	unsigned long gets;
 	unsigned long bells;
+	int patience;
 };
 
 /* L5_IOC_MAP_INFO: 0 or -errno. */
