@@ -92,6 +92,7 @@ struct l5_acct {
 #define L5_END_CLOSED	1	/* what is sent to it is answered by a reset */
 #define L5_END_DEAF	2	/* shut down for reading */
 #define L5_END_MAPPED	3	/* a process has mapped it, now or before */
+#define L5_END_BROKEN	4	/* the other end, or a sharer, broke the rules */
 
 /**
  * struct l5_end - one end of a connection: what it writes, what it has read

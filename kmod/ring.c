@@ -663,7 +663,8 @@ static u32 l5_ring_copy(struct l5_end *e, u64 pos, u32 len,
  */
 void l5_ring_violation(struct l5_sock *l5)
 {
-	l5_count(l5, L5_STAT_VIOLATIONS, 1);
+	if (!test_and_set_bit(L5_END_BROKEN, &l5_own(l5)->flags))
+		l5_count(l5, L5_STAT_VIOLATIONS, 1);
 	WRITE_ONCE(l5->sk.sk_err, EPROTO);
 	l5_map_flag(l5_own(l5), L5_MAP_TX_ASK | L5_MAP_RX_ASK);
 	sock_no_linger(l5->boot->sk);
