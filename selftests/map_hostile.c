@@ -548,6 +548,8 @@ static int victim(int fd, enum api api, struct arena *a, uint64_t seed,
 	struct pollfd p = { .fd = fd };
 	static struct victim v;
 	int i, ended = 0;
+	int64_t end;
+	long n;
 
 	v.fd = fd;
 	v.api = api;
@@ -572,26 +574,25 @@ static int victim(int fd, enum api api, struct arena *a, uint64_t seed,
 	UNTIL(l5_load(&a->stop) == 2);
 	alarm_often(false);
 	fcntl(fd, F_SETFL, O_RDWR);
+	end = l5_now_ms() + MAP_LONG_MS / 2;
 	for (i = 0; i < 100; i++) {
-		long n = v_recv(&v, 1 + map_rnd(&v.seed) % BUF, 0);
+		n = v_recv(&v, 1 + map_rnd(&v.seed) % BUF, 0);
 
 		if (v.wrong)
 			return 3;
 		if (n <= 0)
 			break;
 	}
-	for (i = 0; i < 100; i++) {
-		long n = api >= A_MAPPED ?
-			 mapping_send(&v.m, v.b + CANARY, 500, MSG_NOSIGNAL) :
-			 v_send(&v, 500, 0);
-
+	/* to send to who is gone ends, if not at once */
+	do {
+		n = api >= A_MAPPED ? mapping_send(&v.m, v.b + CANARY, 500,
+						   MSG_NOSIGNAL) :
+		    v_send(&v, 500, 0);
 		if (v.wrong)
 			return 4;
-		if (n < 0)
-			break;
-	}
-	/* to send to who is gone ends, if not at once */
-	return i < 100 ? 0 : 5;
+		usleep(500);
+	} while (n >= 0 && l5_now_ms() < end);
+	return n < 0 ? 0 : 5;
 }
 
 static void play(struct __test_metadata *_metadata, const char *at,
