@@ -345,7 +345,7 @@ static inline int l5_prod_load(struct l5_prod *p, const struct l5_ctrl *own,
 		return 0;
 	/* D, pairs with C */
 	head = l5_load_acquire(&peer->rx_head);
-	/* it may have read a record whose writer died before it moved the tail */
+	/* it may have read a record whose writer died and left the tail */
 	if (head - p->tail <= p->size)
 		head = p->tail;
 	if (p->tail - head > p->size || (head & (L5_HDR - 1)))
