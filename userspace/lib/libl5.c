@@ -347,7 +347,41 @@ static bool at_init(struct at *at, const struct iovec *v, int n)
 	return true;
 }
 
-/* As one system call: all of it, or what went before an error. */
+/* Sleep as a blocking call of this direction would: 0, or -1 with errno. */
+static int conn_sleep(const struct l5_conn *c, short events)
+{
+	struct pollfd p = { .fd = c->fd, .events = events };
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof(tv);
+	struct timespec t;
+	long n;
+
+	syscall(SYS_getsockopt, c->fd, SOL_SOCKET,
+		events & POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO, &tv, &len);
+	t.tv_sec = tv.tv_sec;
+	t.tv_nsec = tv.tv_usec * 1000;
+	n = syscall(SYS_ppoll, &p, 1, tv.tv_sec || tv.tv_usec ? &t : NULL, NULL,
+		    0);
+	if (!n)
+		errno = EAGAIN;
+	return n > 0 ? 0 : -1;
+}
+
+/* Would poll(2) sleep on although there is something to read? */
+static bool conn_low(const struct l5_conn *c)
+{
+	socklen_t len = sizeof(int);
+	int low = 1;
+
+	syscall(SYS_getsockopt, c->fd, SOL_SOCKET, SO_RCVLOWAT, &low, &len);
+	return low > 1;
+}
+
+/*
+ * As one system call: all of it, or what went before an error. That is for the
+ * next call to tell, so once something went no system call is made that might
+ * take it away.
+ */
 static ssize_t conn_send(struct l5_conn *c, struct l5_map *m, struct at *at,
 			 int flags)
 {
@@ -363,27 +397,29 @@ static ssize_t conn_send(struct l5_conn *c, struct l5_map *m, struct at *at,
 			done += n;
 			continue;
 		}
-		if (n == L5_TRY_ASK && done)
-			break;
 		if (n != L5_TRY_AGAIN && n != L5_TRY_ASK)
 			return done ? (ssize_t)done : try_failed(n);
+		if (done && (n == L5_TRY_ASK || conn_nonblock(c, flags)))
+			break;
 		slept = false;
-		if (n == L5_TRY_AGAIN) {
-			if (conn_nonblock(c, flags)) {
-				if (done)
-					break;
-				flags |= MSG_DONTWAIT;
-			} else {
-				if (l5_map_wait_tx(m, &start))
-					continue;
-				slept = true;
-			}
+		if (n == L5_TRY_AGAIN && conn_nonblock(c, flags)) {
+			flags |= MSG_DONTWAIT;
+		} else if (n == L5_TRY_AGAIN) {
+			if (l5_map_wait_tx(m, &start))
+				continue;
+			slept = true;
+		}
+		if (done) {
+			if (conn_sleep(c, POLLOUT))
+				break;
+			l5_map_woke_tx(m, start);
+			continue;
 		}
 		n = kernel_send(c, at, flags);
 		if (slept && n > 0)
 			l5_map_woke_tx(m, start);
 		if (n < 0)
-			return done ? (ssize_t)done : -1;
+			return -1;
 		span = at_span(at);
 		at_move(at, n);
 		done += n;
@@ -412,6 +448,8 @@ static ssize_t conn_recv(struct l5_conn *c, struct l5_map *m, struct at *at,
 		}
 		if (n != L5_TRY_AGAIN && n != L5_TRY_ASK)
 			return done ? (ssize_t)done : try_failed(n);
+		if (done && n == L5_TRY_ASK)
+			return done;
 		slept = false;
 		if (n == L5_TRY_AGAIN) {
 			if (conn_nonblock(c, flags))
@@ -420,6 +458,12 @@ static ssize_t conn_recv(struct l5_conn *c, struct l5_map *m, struct at *at,
 			if (l5_map_wait_rx(m, &start))
 				continue;
 			slept = true;
+		}
+		if (done && !conn_low(c)) {
+			if (conn_sleep(c, POLLIN))
+				return done;
+			l5_map_woke_rx(m, start);
+			continue;
 		}
 		n = kernel_recv(c, at, flags);
 		if (slept && n > 0)
@@ -499,26 +543,6 @@ ssize_t l5_recv(struct l5_conn *c, void *buf, size_t len, int flags)
 }
 
 /* Zero copy */
-
-/* Sleep as a blocking call of this direction would: 0, or -1 with errno. */
-static int conn_sleep(const struct l5_conn *c, short events)
-{
-	struct pollfd p = { .fd = c->fd, .events = events };
-	struct timeval tv = { 0 };
-	socklen_t len = sizeof(tv);
-	struct timespec t;
-	long n;
-
-	syscall(SYS_getsockopt, c->fd, SOL_SOCKET,
-		events & POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO, &tv, &len);
-	t.tv_sec = tv.tv_sec;
-	t.tv_nsec = tv.tv_usec * 1000;
-	n = syscall(SYS_ppoll, &p, 1, tv.tv_sec || tv.tv_usec ? &t : NULL, NULL,
-		    0);
-	if (!n)
-		errno = EAGAIN;
-	return n > 0 ? 0 : -1;
-}
 
 /* Memory of the connection's own, held as a ring's would be. */
 static int kept_bounce(struct l5_kept *k, size_t len)

@@ -452,6 +452,9 @@ static struct l5_held *l5_hold(uint64_t key, uintptr_t frame)
 	l5_signal_fence();
 	now->key = key;
 	l5_signal_fence();
+	/* again: a handler between the two left its own */
+	now->frame = frame;
+	l5_signal_fence();
 	return now;
 }
 

@@ -301,6 +301,9 @@ bool l5_enter(__u32 *word, __u32 id, uint64_t key, uintptr_t frame)
 	l5_signal_fence();
 	h->key = key;
 	l5_signal_fence();
+	/* again: a handler between the two left its own */
+	h->frame = frame;
+	l5_signal_fence();
 	/* J, pairs with K */
 	if (l5_unlikely(!l5_cmpxchg(word, 0, id))) {
 		h->key = 0;
