@@ -14,8 +14,9 @@
 
 /* What a sequence of steps saw. */
 struct log {
-	char text[1 << 16];
+	enum kind kind;
 	size_t len;
+	char text[1 << 16];
 };
 
 __attribute__((format(printf, 2, 3)))
@@ -47,7 +48,9 @@ static int by_data(const void *a, const void *b)
 {
 	const struct epoll_event *x = a, *y = b;
 
-	return (x->data.u64 > y->data.u64) - (x->data.u64 < y->data.u64);
+	if (x->data.u64 == y->data.u64)
+		return 0;
+	return x->data.u64 > y->data.u64 ? 1 : -1;
 }
 
 /* What epoll says, sorted. */
@@ -90,7 +93,7 @@ static int ctl(int ep, int op, int fd, uint32_t events, int id)
 static char data[1 << 20];
 
 /* Each scenario gets a connection, warm. */
-typedef void scenario(struct log *l, enum kind kind, int a, int b);
+typedef void scenario(struct log *l, int a, int b);
 
 /* What epoll reported lately is looked at in user space: make it so. */
 static void heat(int ep, int a, int b)
@@ -107,11 +110,10 @@ static void heat(int ep, int a, int b)
 	}
 }
 
-static void level(struct log *l, enum kind kind, int a, int b)
+static void level(struct log *l, int a, int b)
 {
 	int ep = epoll_create1(0), round;
 
-	(void)kind;
 	ADD(ep, b, EPOLLIN, 1);
 	for (round = 0; round < 3; round++) {
 		SEE(ep);
@@ -154,11 +156,10 @@ static void level(struct log *l, enum kind kind, int a, int b)
 	close(ep);
 }
 
-static void edge(struct log *l, enum kind kind, int a, int b)
+static void edge(struct log *l, int a, int b)
 {
 	int ep = epoll_create1(0), round;
 
-	(void)kind;
 	ADD(ep, b, EPOLLIN | EPOLLET, 1);
 	SEE(ep);
 	for (round = 0; round < 3; round++) {
@@ -198,12 +199,11 @@ static void edge(struct log *l, enum kind kind, int a, int b)
 }
 
 /* In and out at once, as nginx does. */
-static void edge_both(struct log *l, enum kind kind, int a, int b)
+static void edge_both(struct log *l, int a, int b)
 {
 	const uint32_t both = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
 	int ep = epoll_create1(0), round;
 
-	(void)kind;
 	ADD(ep, b, both, 1);
 	SEE(ep);
 	SEE(ep);
@@ -226,13 +226,12 @@ static void edge_both(struct log *l, enum kind kind, int a, int b)
 }
 
 /* The edge of room: whoever fills it hears of it once it is free. */
-static void edge_room(struct log *l, enum kind kind, int a, int b)
+static void edge_room(struct log *l, int a, int b)
 {
 	int ep = epoll_create1(0), round;
 	struct epoll_event ev;
 	ssize_t n;
 
-	(void)kind;
 	ADD(ep, b, EPOLLIN | EPOLLOUT | EPOLLET, 1);
 	SEE(ep);
 	heat(ep, a, b);
@@ -262,11 +261,10 @@ static void edge_room(struct log *l, enum kind kind, int a, int b)
 	close(ep);
 }
 
-static void oneshot(struct log *l, enum kind kind, int a, int b)
+static void oneshot(struct log *l, int a, int b)
 {
 	int ep = epoll_create1(0), round;
 
-	(void)kind;
 	ADD(ep, b, EPOLLIN | EPOLLONESHOT, 1);
 	for (round = 0; round < 3; round++) {
 		SEND(a, 10);
@@ -289,11 +287,10 @@ static void oneshot(struct log *l, enum kind kind, int a, int b)
 	close(ep);
 }
 
-static void exclusive(struct log *l, enum kind kind, int a, int b)
+static void exclusive(struct log *l, int a, int b)
 {
 	int ep = epoll_create1(0);
 
-	(void)kind;
 	ADD(ep, b, EPOLLIN | EPOLLEXCLUSIVE, 1);
 	SEND(a, 10);
 	WAIT(ep);
@@ -304,12 +301,11 @@ static void exclusive(struct log *l, enum kind kind, int a, int b)
 	close(ep);
 }
 
-static void nested(struct log *l, enum kind kind, int a, int b)
+static void nested(struct log *l, int a, int b)
 {
 	int in = epoll_create1(0), out = epoll_create1(0), round;
 	struct pollfd p = { .fd = out, .events = POLLIN };
 
-	(void)kind;
 	ADD(in, b, EPOLLIN, 1);
 	ADD(out, in, EPOLLIN | EPOLLET, 2);
 	for (round = 0; round < 3; round++) {
@@ -330,7 +326,7 @@ static void nested(struct log *l, enum kind kind, int a, int b)
 }
 
 /* The number of a closed socket is another one's now. */
-static void reused(struct log *l, enum kind kind, int a, int b)
+static void reused(struct log *l, int a, int b)
 {
 	int ep = epoll_create1(0), c, d, old = b;
 
@@ -340,7 +336,7 @@ static void reused(struct log *l, enum kind kind, int a, int b)
 	SEE(ep);
 	close(b);
 	SEE(ep);
-	if (!shim_pair(kind, &c, &d) || !shim_warm(c, d))
+	if (!shim_pair(l->kind, &c, &d) || !shim_warm(c, d))
 		abort();
 	/* one of the two has the old number */
 	note(l, "reused %d\n", c == old || d == old);
@@ -355,11 +351,11 @@ static void reused(struct log *l, enum kind kind, int a, int b)
 }
 
 /* The same user data twice. */
-static void same_data(struct log *l, enum kind kind, int a, int b)
+static void same_data(struct log *l, int a, int b)
 {
 	int ep = epoll_create1(0), c, d;
 
-	if (!shim_pair(kind, &c, &d) || !shim_warm(c, d))
+	if (!shim_pair(l->kind, &c, &d) || !shim_warm(c, d))
 		abort();
 	ADD(ep, b, EPOLLIN | EPOLLET, 7);
 	ADD(ep, d, EPOLLIN | EPOLLET, 7);
@@ -393,14 +389,13 @@ static void *sleeps(void *arg)
 }
 
 /* Registered anew with every request, while asleep, with a copy. */
-static void churn(struct log *l, enum kind kind, int a, int b)
+static void churn(struct log *l, int a, int b)
 {
 	int ep = epoll_create1(0), round, d;
 	struct pollfd p = { .fd = ep, .events = POLLIN };
 	struct sleeper s = { .ep = ep };
 	pthread_t t;
 
-	(void)kind;
 	ADD(ep, b, EPOLLIN, 1);
 	heat(ep, a, b);
 	for (round = 0; round < 30; round++) {
@@ -451,11 +446,10 @@ static void churn(struct log *l, enum kind kind, int a, int b)
 #ifndef SHIM_ASK
 /* Where one call of ours need not say all that there is. */
 
-static void several(struct log *l, enum kind kind, int a, int b)
+static void several(struct log *l, int a, int b)
 {
 	int e1 = epoll_create1(0), e2 = epoll_create1(0), d = dup(b), round;
 
-	(void)kind;
 	ADD(e1, b, EPOLLIN | EPOLLET, 1);
 	ADD(e2, b, EPOLLIN, 2);
 	ADD(e1, d, EPOLLIN | EPOLLET, 3);
@@ -484,12 +478,11 @@ static void several(struct log *l, enum kind kind, int a, int b)
 	close(e2);
 }
 
-static void others(struct log *l, enum kind kind, int a, int b)
+static void others(struct log *l, int a, int b)
 {
 	int ep = epoll_create1(0), ev = eventfd(0, 0), p[2], round;
 	uint64_t one = 1;
 
-	(void)kind;
 	if (pipe(p))
 		abort();
 	ADD(ep, b, EPOLLIN, 1);
@@ -529,11 +522,12 @@ static void compare(struct __test_metadata *_metadata, scenario *run)
 	data[0] = 1;
 	for (kind = TCP; kind <= L5; kind++) {
 		memset(&logs[kind], 0, sizeof(logs[kind]));
+		logs[kind].kind = kind;
 		ASSERT_TRUE(shim_pair(kind, &a, &b));
 		ASSERT_TRUE(shim_warm(a, b));
 		if (kind == L5)
 			ASSERT_LE(2, shim_maps());
-		run(&logs[kind], kind, a, b);
+		run(&logs[kind], a, b);
 		close(a);
 		close(b);
 		rest[kind] = logs[kind].text;

@@ -257,8 +257,10 @@ SHIM_TEST(vforks)
 /* Another program gets it: with the library, and without. */
 SHIM_TEST(executes)
 {
-	char *plain[] = { "sh", "-c", "read x; echo got $x", NULL };
-	char *none[] = { NULL };
+	static char *const plain[] = {
+		"sh", "-c", "read x; echo got $x", NULL
+	};
+	static char *const none[] = { NULL };
 	posix_spawn_file_actions_t fa;
 	int a, b, i, status, n;
 	pid_t pid;

@@ -43,7 +43,8 @@ __attribute__((constructor(65535))) static void child(void)
 /* The exit status of a connection to @port with these variables. */
 static int with(int port, ...)
 {
-	char *self[] = { "shim_policy", NULL }, text[16];
+	static char *const self[] = { "shim_policy", NULL };
+	char text[16];
 	const char *name;
 	int status = -1;
 	va_list ap;
@@ -90,10 +91,9 @@ SHIM_TEST(rules)
 	ASSERT_EQ(MAPPED, RULES(7712, "program other off"));
 	ASSERT_EQ(SHM, RULES(7713, "program shim_policy mode socket"));
 	/* the first that matches */
-	ASSERT_EQ(MAPPED, RULES(7714, "port 7714 on; program shim_policy off"));
-	ASSERT_EQ(BASE, RULES(7715, "port 7714 on; program shim_policy off"));
-	ASSERT_EQ(BASE, RULES(7716,
-			      "program shim_policy port 7716 off;port 7716 on"));
+	ASSERT_EQ(MAPPED, RULES(7714, "port 7714 on;program shim_policy off"));
+	ASSERT_EQ(BASE, RULES(7715, "port 7714 on;program shim_policy off"));
+	ASSERT_EQ(BASE, RULES(7716, "program s* port 7716 off;port 7716 on"));
 	/* bad ones are none */
 	ASSERT_EQ(MAPPED, RULES(7717, "port x off; address off; gibberish"));
 }

@@ -311,7 +311,7 @@ SHIM_TEST(nobody_starves)
 	EXPECT_LT(100, data);
 }
 
-/* Threads wait in one set and in poll(), with data now and then: none is lost. */
+/* Somebody waits, data comes now and then: no wake-up is lost. */
 struct echo {
 	int ep;
 	int fd;

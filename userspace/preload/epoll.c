@@ -4,26 +4,27 @@
  *
  * The kernel's set is complete whenever anyone waits in it, and does what it
  * always does: every epoll_ctl() goes there, and it is never told anything that
- * the program did not say. Here is only a shortcut to some of its answers. A registration
- * is remembered as "reg" if it is plain: level- or edge-triggered, of a socket
- * that is mapped by now, the first one of its descriptor. All others are left
- * to the kernel: EPOLLONESHOT, EPOLLEXCLUSIVE, EPOLLWAKEUP, sets within sets,
- * further sets of the same descriptor, sets that another process has or that
- * have two descriptors, sockets whose state page is not clean.
+ * the program did not say. Here is only a shortcut to some of its answers. A
+ * registration is remembered as "reg" if it is plain: level- or edge-triggered,
+ * of a socket that is mapped by now, the first one of its descriptor. All other
+ * ones are left to the kernel: EPOLLONESHOT, EPOLLEXCLUSIVE, EPOLLWAKEUP, sets
+ * in sets, further sets of the same descriptor, sets that another process has
+ * or that have two descriptors, sockets whose state page is not clean.
  *
- * The shortcut looks at the sockets that are hot, those that lately had
- * events. They become hot when the kernel reports them. If none is, epoll_wait()
- * costs one load more than without us.
+ * The shortcut looks at the sockets that are hot, those that lately had events.
+ * They become hot when the kernel reports them. If none is, epoll_wait() costs
+ * a few loads more than without us.
  *
  * Some programs register anew with every request, some of them several times:
- * EPOLL_CTL_DEL what they wait for, EPOLL_CTL_ADD it again. Of a level-triggered
- * registration that is changed that often the kernel is only told when somebody
- * is about to sleep in it, or asks it, or does: by then most is as it was.
+ * EPOLL_CTL_DEL what they wait for, EPOLL_CTL_ADD it again. Of a registration
+ * that is level-triggered and was changed that often the kernel is only told
+ * when somebody is about to sleep in the set, or asks it, or does: by then most
+ * is as it was.
  *
  * No arming is needed before the kernel sleeps. Its ->poll arms whenever it
- * looks for data, only a doorbell clears, and every doorbell puts the item on the
- * set's list of ready ones, which is looked at before epoll_wait() sleeps. So
- * every item is armed, or on the list, whatever we deliver (E, F and G of
+ * looks for data, only a doorbell clears, and every doorbell puts the item on
+ * the set's list of ready ones, which is looked at before epoll_wait() sleeps.
+ * So every item is armed, or on the list, whatever we deliver (E, F and G of
  * l5_ring.h; the tests of the kernel's own epoll rest on the same).
  *
  * Level-triggered: ready is ready, however often it is said. Edge-triggered: an
@@ -32,13 +33,13 @@
  * but data and room can be its reason and the ring cannot have been full since.
  *
  * Nothing starves. The kernel is asked, without waiting, when it was not asked
- * for a while, from 50 us, if that brings news of descriptors that are not
- * mapped, to 500 us; it always is before epoll_wait() returns nothing. Who is
+ * for a while: from 50 us, if that brings news of descriptors that are not
+ * mapped, to 500 us. It always is before epoll_wait() returns nothing. Who is
  * looked at first changes with each look.
  *
- * A lock a set, which nobody waits for but epoll_ctl(): who finds it taken goes
- * to the kernel. The handler of a signal that finds its own thread has it ends
- * the shortcut for that set.
+ * A lock a set, which nobody waits for but who has to tell the kernel: others
+ * who find it taken go there. The handler of a signal that finds its own thread
+ * has it ends the shortcut for that set.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -178,7 +179,7 @@ struct ep {
 static atomic_flag pools_busy = ATOMIC_FLAG_INIT;
 static struct reg *reg_pool;
 static struct ep *ep_pool;
-static _Atomic(struct ep *) all;
+static struct ep *_Atomic all;
 
 /* Shared with children: a word a set. */
 static atomic_int *shared_words;
@@ -713,6 +714,7 @@ static int ctl_later(struct ep *ep, int op, int fd,
 {
 	struct fd_entry *e = fd_entry(fd);
 	struct reg *r = e ? atomic_load(&e->reg) : NULL;
+	bool adds;
 	int ret = 1;
 
 	if (!r || r->ep != ep || !fd_is_sock(fd_word(fd)))
@@ -732,7 +734,8 @@ static int ctl_later(struct ep *ep, int op, int fd,
 		reg_tell(ep, r);
 		goto out;
 	}
-	if (r->there == (op == EPOLL_CTL_ADD)) {
+	adds = op == EPOLL_CTL_ADD;
+	if (r->there == adds) {
 		errno = r->there ? EEXIST : ENOENT;
 		ret = -1;
 		goto out;

@@ -5,8 +5,8 @@
  * The table forgets a number before the kernel closes or replaces it, see
  * fdtab.h. Not wrapped, because what they make is learnt by use: open(), pipe()
  * and all the others that never make a socket of ours, pidfd_getfd(), and what
- * is inherited. dup() inside of libc, in posix_spawn() and popen(), is done in a
- * child that soon is another program.
+ * is inherited. dup() inside of libc, in posix_spawn() and popen(), is done in
+ * a child that soon is another program.
  *
  * O_NONBLOCK is followed here, so that EAGAIN can be answered without asking.
  * Options that only the kernel can keep, SO_RCVLOWAT and O_ASYNC, leave the
@@ -26,7 +26,7 @@
 
 /* linux/close_range.h, which older systems lack */
 #ifndef CLOSE_RANGE_CLOEXEC
-#define CLOSE_RANGE_CLOEXEC	(1U << 2)
+#define CLOSE_RANGE_CLOEXEC	4
 #endif
 
 int __close(int fd);

@@ -42,7 +42,7 @@ enum {
  * @next: all of them; never changes
  */
 struct user {
-	_Atomic(struct sock *) used[NEST];
+	struct sock *_Atomic used[NEST];
 	const char *frame[NEST];
 	int fd[NEST];
 	atomic_uint depth;
@@ -50,12 +50,12 @@ struct user {
 	struct user *next;
 } __attribute__((aligned(L5_LINE)));
 
-_Atomic(struct fd_entry *) fd_chunks[FD_CHUNKS];
+struct fd_entry *_Atomic fd_chunks[FD_CHUNKS];
 atomic_uint fd_forks;
 atomic_uint fd_mapped;
 
 static __thread struct user *me __attribute__((tls_model("initial-exec")));
-static _Atomic(struct user *) users;
+static struct user *_Atomic users;
 static atomic_uint users_n, users_claims, users_scanned;
 
 static atomic_int fd_nolife = 1;
@@ -72,7 +72,7 @@ static unsigned int maps_max = 1000;
 static bool fenced = true;
 
 /* Sockets that nobody finds any more, and memory for new ones. */
-static _Atomic(struct sock *) retired;
+static struct sock *_Atomic retired;
 static struct sock *pool;
 static atomic_flag pool_busy = ATOMIC_FLAG_INIT;
 static atomic_flag reaping = ATOMIC_FLAG_INIT;
@@ -167,7 +167,7 @@ static bool used_by_others(const struct sock *s)
 }
 
 /*
- * A thread that is inside rings the peer's bell by the number of the descriptor,
+ * A thread that is inside rings the peer's bell by the descriptor's number,
  * which is about to mean nothing, or something else. It is not for long: nobody
  * sleeps inside.
  */
@@ -783,8 +783,8 @@ bool fd_ours(void)
 		if (atomic_flag_test_and_set(&forgetting))
 			return false;
 		if (fd_forked()) {
-			if (!fenced)
-				fenced = syscall(SYS_membarrier, REGISTER, 0, 0);
+			fenced = fenced ||
+				 syscall(SYS_membarrier, REGISTER, 0, 0);
 			forget_parent();
 			atomic_store(life, pid);
 		}

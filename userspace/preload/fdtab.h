@@ -65,8 +65,8 @@ enum {
  * @reg: in which epoll set it was first registered, or NULL
  */
 struct fd_entry {
-	_Atomic(uintptr_t) word;
-	_Atomic(struct reg *) reg;
+	atomic_uintptr_t word;
+	struct reg *_Atomic reg;
 };
 
 enum {
@@ -90,7 +90,7 @@ struct sock {
 	struct sock *next;
 };
 
-extern _Atomic(struct fd_entry *) fd_chunks[FD_CHUNKS];
+extern struct fd_entry *_Atomic fd_chunks[FD_CHUNKS];
 extern atomic_uint fd_forks;
 extern atomic_uint fd_mapped;
 

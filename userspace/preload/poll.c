@@ -34,7 +34,10 @@
 #define NO_EVENTS	(POLLPRI | POLLRDBAND | POLLRDHUP | POLLERR | \
 			 POLLHUP | POLLNVAL)
 
-enum { LOOK_MAX = 256 };	/* descriptors; more is the kernel's */
+enum {
+	LOOK_MAX = 256,		/* descriptors; more is the kernel's */
+	SETS_MAX = 64,		/* mapped ones in select()'s sets */
+};
 
 static __thread struct l5_adapt adapt
 	__attribute__((tls_model("initial-exec")));
@@ -278,46 +281,49 @@ EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *t,
 	return ppoll(fds, n, t, set);
 }
 
+union bits {
+	fd_set set;
+	unsigned long word[FD_SETSIZE / 64];
+};
+
 /**
  * struct sets - what select() was asked, as poll() would be
  * @look: the mapped ones
  * @fds: for it
  * @others: is there anything else?
  * @n: of select()
+ * @set: those of the caller, may be NULL
  * @asked: the sets as they were, since a call that finds nothing clears them
  */
 struct sets {
 	struct look look;
-	struct pollfd fds[64];
+	struct pollfd fds[SETS_MAX];
 	bool others;
 	int n;
-	fd_set *set[3];
-	fd_set asked[3];
+	union bits *set[3];
+	union bits asked[3];
 };
 
 #define SET_BYTES(n)	(((n) + 63) / 64 * 8)
 
 static bool sets_take(struct sets *s, int n, fd_set *r, fd_set *w, fd_set *e)
 {
-	const unsigned long *bits;
 	unsigned long any;
 	int i, fd, k;
 
 	if (l5_likely(!fd_maps()) || n <= 0 || n > FD_SETSIZE)
 		return false;
 	s->n = n;
-	s->set[0] = r;
-	s->set[1] = w;
-	s->set[2] = e;
+	s->set[0] = (union bits *)r;
+	s->set[1] = (union bits *)w;
+	s->set[2] = (union bits *)e;
 	s->others = false;
 	s->look = (struct look){ .fds = s->fds };
 	for (i = 0; i < n; i += 64) {
 		any = 0;
 		for (k = 0; k < 3; k++) {
-			if (!s->set[k])
-				continue;
-			bits = (const unsigned long *)s->set[k];
-			any |= bits[i / 64];
+			if (s->set[k])
+				any |= s->set[k]->word[i / 64];
 		}
 		for (fd = i; any && fd < n; fd++, any >>= 1) {
 			struct pollfd *p = &s->fds[s->look.n];
@@ -327,7 +333,7 @@ static bool sets_take(struct sets *s, int n, fd_set *r, fd_set *w, fd_set *e)
 			if (fd_word(fd) & FD_EP)
 				ep_polled(fd_ep(fd));
 			if (!fd_is_sock(fd_word(fd)) ||
-			    s->look.n == sizeof(s->fds) / sizeof(s->fds[0])) {
+			    s->look.n == SETS_MAX) {
 				s->others = true;
 				continue;
 			}
@@ -365,11 +371,11 @@ static int sets_answer(struct sets *s)
 			memset(s->set[k], 0, SET_BYTES(s->n));
 	for (i = 0; i < s->look.n; i++) {
 		if (s->fds[i].revents & POLLIN) {
-			FD_SET(s->fds[i].fd, s->set[0]);
+			FD_SET(s->fds[i].fd, &s->set[0]->set);
 			n++;
 		}
 		if (s->fds[i].revents & POLLOUT) {
-			FD_SET(s->fds[i].fd, s->set[1]);
+			FD_SET(s->fds[i].fd, &s->set[1]->set);
 			n++;
 		}
 	}
@@ -384,6 +390,11 @@ static enum verdict sets_consider(struct sets *s, bool wait, uint64_t *start)
 	return v == ANSWERED && s->others ? ASK : v;
 }
 
+static bool is_set(const union bits *b, int fd)
+{
+	return b && FD_ISSET(fd, &b->set);
+}
+
 static void sets_learn(struct sets *s, int ret, uint64_t start)
 {
 	unsigned int i;
@@ -391,9 +402,8 @@ static void sets_learn(struct sets *s, int ret, uint64_t start)
 	for (i = 0; i < s->look.n; i++) {
 		struct pollfd *p = &s->fds[i];
 
-		p->revents = ret > 0 &&
-			     ((s->set[0] && FD_ISSET(p->fd, s->set[0])) ||
-			      (s->set[1] && FD_ISSET(p->fd, s->set[1])));
+		p->revents = ret > 0 && (is_set(s->set[0], p->fd) ||
+					 is_set(s->set[1], p->fd));
 	}
 	learn(&s->look, ret, start);
 }

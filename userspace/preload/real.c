@@ -14,56 +14,58 @@
 #define SIGSET_SIZE	(_NSIG / 8)
 
 /* Arguments that are the system call's. */
-#define RAW(ret, name, nr, args, ...)					\
+#define SYSCALL(ret, name, nr, args, ...)				\
 	static ret raw_##name args					\
 	{								\
 		return syscall(nr, __VA_ARGS__);			\
 	}
 
-RAW(ssize_t, read, SYS_read, (int fd, void *buf, size_t n), fd, buf, n)
-RAW(ssize_t, write, SYS_write, (int fd, const void *buf, size_t n), fd, buf, n)
-RAW(ssize_t, readv, SYS_readv, (int fd, const struct iovec *iov, int n),
-    fd, iov, n)
-RAW(ssize_t, writev, SYS_writev, (int fd, const struct iovec *iov, int n),
-    fd, iov, n)
-RAW(ssize_t, preadv64v2, SYS_preadv2,
-    (int fd, const struct iovec *iov, int n, off64_t off, int flags),
-    fd, iov, n, off, 0, flags)
-RAW(ssize_t, pwritev64v2, SYS_pwritev2,
-    (int fd, const struct iovec *iov, int n, off64_t off, int flags),
-    fd, iov, n, off, 0, flags)
-RAW(ssize_t, send, SYS_sendto,
-    (int fd, const void *buf, size_t n, int flags),
-    fd, buf, n, flags, NULL, 0)
-RAW(ssize_t, recv, SYS_recvfrom,
-    (int fd, void *buf, size_t n, int flags), fd, buf, n, flags, NULL, NULL)
-RAW(ssize_t, sendto, SYS_sendto,
-    (int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
-     socklen_t len), fd, buf, n, flags, to, len)
-RAW(ssize_t, recvfrom, SYS_recvfrom,
-    (int fd, void *buf, size_t n, int flags, struct sockaddr *from,
-     socklen_t *len), fd, buf, n, flags, from, len)
-RAW(ssize_t, sendmsg, SYS_sendmsg,
-    (int fd, const struct msghdr *msg, int flags), fd, msg, flags)
-RAW(ssize_t, recvmsg, SYS_recvmsg,
-    (int fd, struct msghdr *msg, int flags), fd, msg, flags)
-RAW(int, accept, SYS_accept4,
-    (int fd, struct sockaddr *sa, socklen_t *len), fd, sa, len, 0)
-RAW(int, accept4, SYS_accept4,
-    (int fd, struct sockaddr *sa, socklen_t *len, int flags),
-    fd, sa, len, flags)
-RAW(int, connect, SYS_connect,
-    (int fd, const struct sockaddr *sa, socklen_t len), fd, sa, len)
-RAW(int, close, SYS_close, (int fd), fd)
-RAW(int, epoll_pwait, SYS_epoll_pwait,
-    (int ep, struct epoll_event *ev, int max, int ms, const sigset_t *set),
-    ep, ev, max, ms, set, SIGSET_SIZE)
-RAW(int, epoll_wait, SYS_epoll_pwait,
-    (int ep, struct epoll_event *ev, int max, int ms),
-    ep, ev, max, ms, NULL, SIGSET_SIZE)
-RAW(int, epoll_pwait2, SYS_epoll_pwait2,
-    (int ep, struct epoll_event *ev, int max, const struct timespec *t,
-     const sigset_t *set), ep, ev, max, t, set, SIGSET_SIZE)
+SYSCALL(ssize_t, read, SYS_read, (int fd, void *buf, size_t n), fd, buf, n)
+SYSCALL(ssize_t, write, SYS_write, (int fd, const void *buf, size_t n), fd,
+	buf, n)
+SYSCALL(ssize_t, readv, SYS_readv, (int fd, const struct iovec *iov, int n),
+	fd, iov, n)
+SYSCALL(ssize_t, writev, SYS_writev, (int fd, const struct iovec *iov, int n),
+	fd, iov, n)
+SYSCALL(ssize_t, preadv64v2, SYS_preadv2,
+	(int fd, const struct iovec *iov, int n, off64_t off, int flags),
+	fd, iov, n, off, 0, flags)
+SYSCALL(ssize_t, pwritev64v2, SYS_pwritev2,
+	(int fd, const struct iovec *iov, int n, off64_t off, int flags),
+	fd, iov, n, off, 0, flags)
+SYSCALL(ssize_t, send, SYS_sendto,
+	(int fd, const void *buf, size_t n, int flags),
+	fd, buf, n, flags, NULL, 0)
+SYSCALL(ssize_t, recv, SYS_recvfrom,
+	(int fd, void *buf, size_t n, int flags), fd, buf, n, flags, NULL, NULL)
+SYSCALL(ssize_t, sendto, SYS_sendto,
+	(int fd, const void *buf, size_t n, int flags,
+	 const struct sockaddr *to,
+	socklen_t len), fd, buf, n, flags, to, len)
+SYSCALL(ssize_t, recvfrom, SYS_recvfrom,
+	(int fd, void *buf, size_t n, int flags, struct sockaddr *from,
+	socklen_t *len), fd, buf, n, flags, from, len)
+SYSCALL(ssize_t, sendmsg, SYS_sendmsg,
+	(int fd, const struct msghdr *msg, int flags), fd, msg, flags)
+SYSCALL(ssize_t, recvmsg, SYS_recvmsg,
+	(int fd, struct msghdr *msg, int flags), fd, msg, flags)
+SYSCALL(int, accept, SYS_accept4,
+	(int fd, struct sockaddr *sa, socklen_t *len), fd, sa, len, 0)
+SYSCALL(int, accept4, SYS_accept4,
+	(int fd, struct sockaddr *sa, socklen_t *len, int flags),
+	fd, sa, len, flags)
+SYSCALL(int, connect, SYS_connect,
+	(int fd, const struct sockaddr *sa, socklen_t len), fd, sa, len)
+SYSCALL(int, close, SYS_close, (int fd), fd)
+SYSCALL(int, epoll_pwait, SYS_epoll_pwait,
+	(int ep, struct epoll_event *ev, int max, int ms, const sigset_t *set),
+	ep, ev, max, ms, set, SIGSET_SIZE)
+SYSCALL(int, epoll_wait, SYS_epoll_pwait,
+	(int ep, struct epoll_event *ev, int max, int ms),
+	ep, ev, max, ms, NULL, SIGSET_SIZE)
+SYSCALL(int, epoll_pwait2, SYS_epoll_pwait2,
+	(int ep, struct epoll_event *ev, int max, const struct timespec *t,
+	const sigset_t *set), ep, ev, max, t, set, SIGSET_SIZE)
 
 static int raw_fcntl64(int fd, int cmd, ...)
 {
@@ -149,19 +151,26 @@ static int raw_daemon(int nochdir, int noclose)
 }
 
 struct l5_real real = {
-#define L5_REAL_RAW(ret, name, args)	.name = raw_##name,
+#define L5_REAL_RAW(name)	.name = raw_##name,
 	L5_REAL(L5_REAL_RAW)
-#undef L5_REAL_RAW
 };
 
 void real_find(void)
 {
+	static const struct {
+		const char *name;
+		void **where;
+	} all[] = {
+#define L5_REAL_PLACE(name)	{ #name, (void **)&real.name },
+		L5_REAL(L5_REAL_PLACE)
+		{ NULL, NULL }
+	};
+	unsigned int i;
 	void *p;
 
-#define L5_REAL_FIND(ret, name, args)					\
-	p = dlsym(RTLD_NEXT, #name);					\
-	if (p)								\
-		real.name = (ret (*) args)p;
-	L5_REAL(L5_REAL_FIND)
-#undef L5_REAL_FIND
+	for (i = 0; all[i].name; i++) {
+		p = dlsym(RTLD_NEXT, all[i].name);
+		if (p)
+			*all[i].where = p;
+	}
 }

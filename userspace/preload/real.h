@@ -23,60 +23,58 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* result, name, arguments */
-#define L5_REAL(X)							\
-	X(ssize_t, read, (int fd, void *buf, size_t n))			\
-	X(ssize_t, write, (int fd, const void *buf, size_t n))		\
-	X(ssize_t, readv, (int fd, const struct iovec *iov, int n))	\
-	X(ssize_t, writev, (int fd, const struct iovec *iov, int n))	\
-	X(ssize_t, preadv64v2, (int fd, const struct iovec *iov, int n,	\
-				off64_t off, int flags))		\
-	X(ssize_t, pwritev64v2, (int fd, const struct iovec *iov, int n,\
-				 off64_t off, int flags))		\
-	X(ssize_t, send, (int fd, const void *buf, size_t n, int flags))\
-	X(ssize_t, recv, (int fd, void *buf, size_t n, int flags))	\
-	X(ssize_t, sendto, (int fd, const void *buf, size_t n,		\
-			    int flags, const struct sockaddr *to,	\
-			    socklen_t len))				\
-	X(ssize_t, recvfrom, (int fd, void *buf, size_t n, int flags,	\
-			      struct sockaddr *from, socklen_t *len))	\
-	X(ssize_t, sendmsg, (int fd, const struct msghdr *msg,		\
-			     int flags))				\
-	X(ssize_t, recvmsg, (int fd, struct msghdr *msg, int flags))	\
-	X(int, poll, (struct pollfd *fds, nfds_t n, int ms))		\
-	X(int, ppoll, (struct pollfd *fds, nfds_t n,			\
-		       const struct timespec *t, const sigset_t *set))	\
-	X(int, select, (int n, fd_set *r, fd_set *w, fd_set *e,		\
-			struct timeval *t))				\
-	X(int, pselect, (int n, fd_set *r, fd_set *w, fd_set *e,	\
-			 const struct timespec *t, const sigset_t *set))\
-	X(int, epoll_wait, (int ep, struct epoll_event *ev, int max,	\
-			    int ms))					\
-	X(int, epoll_pwait, (int ep, struct epoll_event *ev, int max,	\
-			     int ms, const sigset_t *set))		\
-	X(int, epoll_pwait2, (int ep, struct epoll_event *ev, int max,	\
-			      const struct timespec *t,			\
-			      const sigset_t *set))			\
-	X(int, accept, (int fd, struct sockaddr *sa, socklen_t *len))	\
-	X(int, accept4, (int fd, struct sockaddr *sa, socklen_t *len,	\
-			 int flags))					\
-	X(int, connect, (int fd, const struct sockaddr *sa,		\
-			 socklen_t len))				\
-	X(int, close, (int fd))						\
-	X(int, fcntl64, (int fd, int cmd, ...))				\
-	X(void, closefrom, (int low))					\
-	X(int, fclose, (FILE *f))					\
-	X(FILE *, freopen, (const char *path, const char *mode,		\
-			    FILE *f))					\
-	X(FILE *, freopen64, (const char *path, const char *mode,	\
-			      FILE *f))					\
-	X(int, daemon, (int nochdir, int noclose))
-
+/**
+ * struct l5_real - libc's functions of these names
+ */
 struct l5_real {
-#define L5_REAL_MEMBER(ret, name, args)	ret (*name) args;
-	L5_REAL(L5_REAL_MEMBER)
-#undef L5_REAL_MEMBER
+	ssize_t (*read)(int fd, void *buf, size_t n);
+	ssize_t (*write)(int fd, const void *buf, size_t n);
+	ssize_t (*readv)(int fd, const struct iovec *iov, int n);
+	ssize_t (*writev)(int fd, const struct iovec *iov, int n);
+	ssize_t (*preadv64v2)(int fd, const struct iovec *iov, int n,
+			      off64_t off, int flags);
+	ssize_t (*pwritev64v2)(int fd, const struct iovec *iov, int n,
+			       off64_t off, int flags);
+	ssize_t (*send)(int fd, const void *buf, size_t n, int flags);
+	ssize_t (*recv)(int fd, void *buf, size_t n, int flags);
+	ssize_t (*sendto)(int fd, const void *buf, size_t n, int flags,
+			  const struct sockaddr *to, socklen_t len);
+	ssize_t (*recvfrom)(int fd, void *buf, size_t n, int flags,
+			    struct sockaddr *from, socklen_t *len);
+	ssize_t (*sendmsg)(int fd, const struct msghdr *msg, int flags);
+	ssize_t (*recvmsg)(int fd, struct msghdr *msg, int flags);
+	int (*poll)(struct pollfd *fds, nfds_t n, int ms);
+	int (*ppoll)(struct pollfd *fds, nfds_t n, const struct timespec *t,
+		     const sigset_t *set);
+	int (*select)(int n, fd_set *r, fd_set *w, fd_set *e,
+		      struct timeval *t);
+	int (*pselect)(int n, fd_set *r, fd_set *w, fd_set *e,
+		       const struct timespec *t, const sigset_t *set);
+	int (*epoll_wait)(int ep, struct epoll_event *ev, int max, int ms);
+	int (*epoll_pwait)(int ep, struct epoll_event *ev, int max, int ms,
+			   const sigset_t *set);
+	int (*epoll_pwait2)(int ep, struct epoll_event *ev, int max,
+			    const struct timespec *t, const sigset_t *set);
+	int (*accept)(int fd, struct sockaddr *sa, socklen_t *len);
+	int (*accept4)(int fd, struct sockaddr *sa, socklen_t *len, int flags);
+	int (*connect)(int fd, const struct sockaddr *sa, socklen_t len);
+	int (*close)(int fd);
+	int (*fcntl64)(int fd, int cmd, ...);
+	void (*closefrom)(int low);
+	int (*fclose)(FILE *f);
+	FILE *(*freopen)(const char *path, const char *mode, FILE *f);
+	FILE *(*freopen64)(const char *path, const char *mode, FILE *f);
+	int (*daemon)(int nochdir, int noclose);
 };
+
+/* All of them. */
+#define L5_REAL(X)							\
+	X(read) X(write) X(readv) X(writev) X(preadv64v2)		\
+	X(pwritev64v2) X(send) X(recv) X(sendto) X(recvfrom)		\
+	X(sendmsg) X(recvmsg) X(poll) X(ppoll) X(select) X(pselect)	\
+	X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) X(accept)		\
+	X(accept4) X(connect) X(close) X(fcntl64) X(closefrom)		\
+	X(fclose) X(freopen) X(freopen64) X(daemon)
 
 extern struct l5_real real;
 

@@ -2,7 +2,7 @@
 /*
  * A line of the policy: conditions that must all hold, and what then applies.
  *
- *	program NAME		the program's name or path; * and ? as in a shell
+ *	program NAME		its name or path; * and ? as in a shell
  *	port N[-M]		of the address connected to, or listened at
  *	address A[/LENGTH]	likewise
  *
