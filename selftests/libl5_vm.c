@@ -935,7 +935,8 @@ TEST_F_TIMEOUT(lib, wait_any, 300)
 	}
 	ASSERT_EQ(0, pthread_join(t, NULL));
 	EXPECT_FALSE(w.bad);
-	EXPECT_GT(w.rounds / 2, worst);
+	/* who starves is served when all others are done */
+	EXPECT_GT(w.rounds * 4 / 5, worst);
 	TH_LOG("at most %d rounds apart", worst);
 	for (i = 0; i < MANY; i++) {
 		l5_close(w.c[i]);

@@ -532,12 +532,25 @@ ssize_t l5_recv(struct l5_conn *c, void *buf, size_t len, int flags)
 {
 	struct iovec v = { .iov_base = buf, .iov_len = io_max(len) };
 	struct l5_map *m = conn_map(c);
+	uint64_t start;
 	ssize_t n;
 
-	if (l5_likely(m && !(flags & ~(MSG_NOSIGNAL | MSG_DONTWAIT)) && len)) {
+	if (l5_unlikely(!m || !len || flags & ~(MSG_NOSIGNAL | MSG_DONTWAIT)))
+		return l5_recvv(c, &v, 1, flags);
+	for (;;) {
 		n = l5_map_recv1(m, c->fd, buf, v.iov_len);
 		if (l5_likely(n > 0))
 			return n;
+		if (n != L5_TRY_AGAIN)
+			break;
+		if (conn_nonblock(c, flags))
+			return try_failed(n);
+		if (l5_map_wait_rx(m, &start))
+			continue;
+		n = syscall(SYS_recvfrom, c->fd, buf, len, flags, NULL, NULL);
+		if (n > 0)
+			l5_map_woke_rx(m, start);
+		return n;
 	}
 	return l5_recvv(c, &v, 1, flags);
 }

@@ -33,7 +33,7 @@
 #define L5_POLLS_NS	10000u
 #define L5_POLLS_MAX	4096u
 /* Try again every so often what did not pay. A power of two. */
-#define L5_TURNS	64u
+#define L5_TURNS	16u
 /* Looks at a lock word that is taken, before anything else. */
 #define L5_TRIES	64
 
