@@ -69,8 +69,16 @@ class Cores:
 
     def __init__(self, wanted):
         self.retaken = 0
-        self.watch = wanted and machine().endswith("kvm") and \
-            any([self.apart() for _ in range(20)])
+        self.watch = wanted and machine().endswith("kvm") and self.ever()
+
+    def ever(self):
+        """Are they, within a while?"""
+        until = time.monotonic() + self.PATIENCE
+        while not self.apart():
+            if time.monotonic() > until:
+                print("CAUTION: both CPUs seem to be on one core", flush=True)
+                return False
+        return True
 
     def apart(self):
         """Are they, at this moment?"""
