@@ -480,6 +480,7 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 	/* never equal if it came from elsewhere */
 	atomic_store(&s->forks, word & FD_MADE ? FD_FORKS(word) : UINT32_MAX);
 	atomic_store(&s->refs, 1);
+	atomic_store(&s->error, 0);
 	atomic_store(&s->flags, status & O_NONBLOCK ? SOCK_NONBLOCKING : 0);
 	if (!atomic_compare_exchange_strong(&e->word, &word, (uintptr_t)s)) {
 		sock_put(s);

@@ -80,6 +80,7 @@ enum {
  * @refs: words that point here
  * @flags: SOCK_NONBLOCKING, SOCK_PLAIN
  * @forks: what fd_forks is as long as it is this process's alone
+ * @error: of a send that had moved something before, for the next one to tell
  * @next: among those to be freed
  */
 struct sock {
@@ -87,6 +88,7 @@ struct sock {
 	atomic_uint refs;
 	atomic_uint flags;
 	atomic_uint forks;
+	atomic_int error;
 	struct sock *next;
 };
 

@@ -328,6 +328,40 @@ EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 /* Sending */
 
 /*
+ * A send had moved something when the kernel told, and forgot, why it cannot
+ * move the rest. EPIPE it tells again, and with its signal. AF_UNIX forgets.
+ */
+static void keep_error(int fd, int error)
+{
+	int proto = L5PROTO_UNIX;
+	socklen_t len = sizeof(proto);
+	struct sock *s;
+
+	if (error == EAGAIN || error == EINTR || error == EPIPE)
+		return;
+	if (syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &proto,
+		    &len) || proto == L5PROTO_UNIX)
+		return;
+	s = sock_look(fd);
+	if (!s)
+		return;
+	atomic_store(&s->error, error);
+	sock_done();
+}
+
+/* Tell it, once. */
+static ssize_t kept_error(struct sock *s)
+{
+	int error = atomic_exchange(&s->error, 0);
+
+	sock_done();
+	if (!error)
+		return TO_KERNEL;
+	errno = error;
+	return -1;
+}
+
+/*
  * Send through the ring; @s is in use, and not any more afterwards. Returns as
  * ring_recv().
  */
@@ -344,6 +378,8 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 		sock_done();
 		return TO_KERNEL;
 	}
+	if (l5_unlikely(atomic_load_explicit(&s->error, memory_order_relaxed)))
+		return kept_error(s);
 	if (n == 1)
 		ret = l5_map_send1(s->map, fd, iov->iov_base, len);
 	else
@@ -394,8 +430,9 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 		ret = real.sendmsg(fd, &msg, flags | MSG_NOSIGNAL);
 		if (ret > 0)
 			done += ret;
-		else
-			errno = saved;
+		else if (ret < 0)
+			keep_error(fd, errno);
+		errno = saved;
 		woke(fd, p);
 		p->slept = false;
 	}
