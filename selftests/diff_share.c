@@ -286,7 +286,8 @@ SCENARIO(exec_cloexec)
 		_exit(1);
 	}
 	close(c->a);
-	/* The child's copy goes with its exec. */
+	/* The child's copy goes with its exec, which takes its time. */
+	poll(&(struct pollfd){ c->b, POLLRDHUP, 0 }, 1, 5000 * l5_slow());
 	P(c->b, POLLRDHUP);
 	R(recv(c->b, buf, 9, MSG_DONTWAIT));
 	kill(pid, SIGKILL);

@@ -199,7 +199,17 @@ long fill_up(int fd);
 void catch_signal(int sig, int flags);
 extern volatile sig_atomic_t caught;
 
-/* The table of deviations. */
+/* Where a deviation is one. */
+enum {
+	D_ALWAYS,
+	D_KERNEL,		/* not under the library of l5run */
+	D_FULL,			/* only under it, with everything mapped */
+};
+
+/*
+ * The table of deviations. One that says how AF_L5's run ends ("end: ...")
+ * stands for all that would have followed.
+ */
 struct deviation {
 	const char *scenario;	/* a glob */
 	const char *label;	/* a glob */
@@ -208,7 +218,11 @@ struct deviation {
 	const char *l5;		/* a glob: what AF_L5 says */
 	bool maybe;		/* may also be equal: a matter of amounts */
 	const char *reason;
+	int where;		/* D_* */
 };
+
+/* Is this program under the library? */
+bool is_full(void);
 
 extern const struct deviation deviations[];
 extern const int deviations_n;
