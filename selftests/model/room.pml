@@ -10,7 +10,7 @@
  *   NO_SIGN          a head ahead of the tail is taken for a full ring
  */
 #define SIZE	4
-#define EACH	4	/* records of each writer */
+#define EACH	3	/* records of each writer */
 #define TOTAL	(2 * EACH)
 
 /* As visible: records published, tx_tail, rx_head, tx_wait. */
