@@ -40,9 +40,6 @@
 #define EDGE_REASON							\
 	"a buffer that begins in memory and ends outside of it is SIGSEGV "\
 	"to the library, which copies; pointers to nowhere are EFAULT"
-#define PART_REASON							\
-	"an error that comes while the rest of a large send waits is taken "\
-	"by that call, which returns the part; the next one says EPIPE"
 
 /* A plain end of a mixed pair answers as TCP does. */
 #define BOTH_ENDS	(V_RING | V_FORCED)
@@ -148,10 +145,6 @@ const struct deviation deviations[] = {
 	  "*", "end: killed by signal 11", false, EDGE_REASON, D_FULL },
 	{ "hole_far_inside", "it is partial or a fault", V_RING,
 	  "*", "end: killed by signal 11", false, EDGE_REASON, D_FULL },
-	{ "killed_while_writing", "send(c->a, p, 9, 0)", V_RING_TCP,
-	  "-1 ECONNRESET", "-1 EPIPE", true, PART_REASON, D_FULL },
-	{ "killed_while_writing", "caught", V_RING_TCP,
-	  "1", "2", true, PART_REASON, D_FULL },
 	{ "epoll_two", "epoll", V_RING, "2 *", "1 *", true,
 	  "what the library finds ready it returns at once; what only the "
 	  "kernel knows (here a duplicate of a closed descriptor) may come "
