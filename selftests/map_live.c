@@ -1382,7 +1382,7 @@ static int take_turns(struct turns *t, int me, int of, int fd, bool mapped,
 		ssize_t k;
 
 		while (l5_load_acquire(&t->turn) % of != (uint32_t)me)
-			sched_yield();
+			usleep(50);
 		l5_fill(b, n, t->in);
 		k = mapped ? mapping_send(&m, b, n, MSG_NOSIGNAL) :
 		    send(fd, b, n, MSG_NOSIGNAL);
