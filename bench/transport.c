@@ -16,7 +16,7 @@
 #include "line.h"
 #include "../userspace/lib/native.h"
 
-#define MEM_RING	(1024 * 1024)	/* as net.l5.ring_kb */
+#define MEM_RING	(256 * 1024)	/* as net.l5.ring_kb */
 
 static const struct transport transports[] = {
 	{ "tcp",	AF_INET, -1, CARRIER_SOCKET },

@@ -292,7 +292,7 @@ static int __net_init l5_net_start(struct net *net)
 	spin_lock_init(&ln->lock);
 	ln->enabled = 1;
 	ln->spin_us = 200;
-	ln->ring_kb = 1024;
+	ln->ring_kb = 256;
 	ln->ring_max_kb = 4096;
 	ln->match_ms = 200;
 	ln->stats = alloc_percpu(struct l5_stats);
