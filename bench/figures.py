@@ -65,20 +65,12 @@ class Cores:
 
     LOOK = [os.path.join(HERE, "limit"), "-d", "0.03"]
     NEAR = 5e6      # bare round trips a second that two cores do not make
-    PATIENCE = 60   # seconds
+    PATIENCE = 30   # seconds to wait for them, in all
 
     def __init__(self, wanted):
         self.retaken = 0
-        self.watch = wanted and machine().endswith("kvm") and self.ever()
-
-    def ever(self):
-        """Are they, within a while?"""
-        until = time.monotonic() + self.PATIENCE
-        while not self.apart():
-            if time.monotonic() > until:
-                print("CAUTION: both CPUs seem to be on one core", flush=True)
-                return False
-        return True
+        self.left = self.PATIENCE
+        self.watch = wanted and machine().endswith("kvm")
 
     def apart(self):
         """Are they, at this moment?"""
@@ -87,21 +79,29 @@ class Cores:
                               stdout=subprocess.PIPE)
         return float(done.stdout.split()[0]) < self.NEAR
 
+    def wait(self):
+        """Wait until they are; but figures of one core are better than none."""
+        start = time.monotonic()
+        while self.watch and not self.apart():
+            if time.monotonic() - start > self.left:
+                print("CAUTION: both CPUs seem to be on one core", flush=True)
+                self.watch = False
+        self.left -= time.monotonic() - start
+
     def take(self, sample):
         """Take a sample, again until they are two before and after it.
 
         It is a function that returns how to undo it.
         """
-        until = time.monotonic() + self.PATIENCE
         while True:
-            while self.watch and not self.apart():
-                if time.monotonic() > until:
-                    raise TimeoutError("the CPUs are on one core")
+            self.wait()
+            start = time.monotonic()
             undo = sample()
             if not self.watch or self.apart():
                 return
             undo()
             self.retaken += 1
+            self.left -= time.monotonic() - start
 
     def report(self):
         """Say how often."""
