@@ -54,10 +54,10 @@ TEST_F_TIMEOUT(found, shut_down_in_two_steps, 120)
 /* Whoever mends a reader's cursors makes room, and did not ring for it. */
 TEST_F_TIMEOUT(found, mend_makes_room, 300)
 {
-	char big[3000] = "";
+	char big[4000] = "";
 	pid_t writer, reader;
 
-	ASSERT_EQ(3000, send(self->fd[0], big, 3000, MSG_DONTWAIT));
+	ASSERT_EQ(4000, send(self->fd[0], big, 4000, MSG_DONTWAIT));
 	writer = fork();
 	if (!writer)
 		_exit(send(self->fd[0], big, 3000, 0) != 3000);
