@@ -48,9 +48,20 @@
  *	with its listener's.
  * @L5_FORCE: get and set, int, an &enum l5_transport: L5_TRANSPORT_NONE lets
  *	the kernel choose (the default), L5_TRANSPORT_BASE stays on the
- *	bootstrap socket. Only before connect() or listen(), else EISCONN;
- *	another value is EINVAL. An accepted socket starts with its listener's.
+ *	bootstrap socket, L5_TRANSPORT_SHM takes rings of this kernel or the
+ *	bootstrap, L5_TRANSPORT_RDMA takes RDMA or the bootstrap, and asks for
+ *	it even where both ends are of one host, if their address is one of an
+ *	RDMA device. Only before connect() or listen(), else EISCONN; another
+ *	value is EINVAL. An accepted socket starts with its listener's.
  * @L5_INFO: get, &struct l5_info
+ * @L5_RDMA: get and set, int: whether a client asks its peer's host for RDMA,
+ *	or a listener answers: 0 no, 1 yes, -1, the default, what net.l5.rdma
+ *	says. Only before connect() or listen(), else EISCONN. An accepted
+ *	socket starts with its listener's.
+ * @L5_RDMA_WAIT: get and set, int, milliseconds up to L5_RDMA_WAIT_MAX: how
+ *	long a blocking connect() waits, once TCP is connected, until it is
+ *	known whether RDMA carries the connection; 0, the default, not at all
+ * @L5_RDMA_INFO: get, &struct l5_rdma_info
  */
 enum l5_opt {
 	L5_TRANSPORT = 1,
@@ -58,20 +69,26 @@ enum l5_opt {
 	L5_SPIN_US,
 	L5_FORCE,
 	L5_INFO,
+	L5_RDMA,
+	L5_RDMA_WAIT,
+	L5_RDMA_INFO,
 };
 
 #define L5_SPIN_US_MAX		1000000
+#define L5_RDMA_WAIT_MAX	60000
 
 /**
  * enum l5_transport - what carries the bytes of a connection
  * @L5_TRANSPORT_NONE: not decided: not connected, or the peer is being met
  * @L5_TRANSPORT_BASE: the bootstrap socket, TCP or AF_UNIX
  * @L5_TRANSPORT_SHM: rings in memory shared with a peer of this kernel
+ * @L5_TRANSPORT_RDMA: rings of which each host has a copy, that RDMA keeps alike
  */
 enum l5_transport {
 	L5_TRANSPORT_NONE,
 	L5_TRANSPORT_BASE,
 	L5_TRANSPORT_SHM,
+	L5_TRANSPORT_RDMA,
 	L5_TRANSPORT_MAX
 };
 
@@ -89,7 +106,10 @@ enum l5_transport {
 	X(OPTION,   "option",	"an option that only TCP can honour")	\
 	X(LIMIT,    "limit",	"net.l5.mem_max_kb is used up")		\
 	X(NOMEM,    "nomem",	"no memory for the rings")		\
-	X(CONNECT,  "connect",	"connected by other means than connect()")
+	X(CONNECT,  "connect",	"connected by other means than connect()") \
+	X(REFUSED,  "refused",	"the peer's host refused RDMA")		\
+	X(SILENT,   "silent",	"the peer's host did not answer for RDMA") \
+	X(RDMA,	    "rdma",	"RDMA failed before the connection moved")
 
 /**
  * enum l5_reason - see L5_REASONS
@@ -126,6 +146,65 @@ struct l5_info {
 	__u64 rx_bytes;
 };
 
+/**
+ * struct l5_rdma_info - option L5_RDMA_INFO
+ * @state: what has become of it, &enum l5_rdma_state
+ * @notify: how this end tells of a record, net.l5.rdma_notify when it began
+ * @posts: times that work requests were posted for records
+ * @bells: calls of L5_IOC_DOORBELL that posted some
+ * @polled: times that the poller thread posted some
+ * @messages: control messages sent, for waking, room and the end
+ * @wakes: times that the peer's asleep receiver was woken
+ * @tx_cut: bytes this end sent on TCP before it moved
+ * @rx_cut: bytes it received on TCP before it moved
+ *
+ * As for &struct l5_info the kernel writes at most the caller's length.
+ */
+struct l5_rdma_info {
+	__u32 state;
+	__u32 notify;
+	__u64 posts;
+	__u64 bells;
+	__u64 polled;
+	__u64 messages;
+	__u64 wakes;
+	__u64 tx_cut;
+	__u64 rx_cut;
+};
+
+/**
+ * enum l5_rdma_state - what has become of RDMA for a connection
+ * @L5_RDMA_NONE: not wanted, or not possible
+ * @L5_RDMA_OPEN: a client has asked, or a server may still be asked
+ * @L5_RDMA_MOVING: both are ready, bytes sent on TCP are still being read
+ * @L5_RDMA_DONE: it carries the bytes
+ * @L5_RDMA_FAILED: it did, and failed, which ended the connection
+ */
+enum l5_rdma_state {
+	L5_RDMA_NONE,
+	L5_RDMA_OPEN,
+	L5_RDMA_MOVING,
+	L5_RDMA_DONE,
+	L5_RDMA_FAILED
+};
+
+/*
+ * net.l5.rdma_notify: how the sender of records over RDMA publishes them. The
+ * ring is the same with each of them; those but the first are there to be
+ * measured (Fent et al., figure 8).
+ *
+ * L5_NOTIFY_TWO: a WRITE of all but the first header, then a WRITE of that one
+ * L5_NOTIFY_ONE: one WRITE of everything; the word after the last record says
+ *	to the receiver's kernel, which looks twice, that it is complete
+ * L5_NOTIFY_IMM: one WRITE with immediate data of all but the first header,
+ *	which the receiver's kernel writes when it completes
+ * L5_NOTIFY_SEND: SENDs, which the receiver's kernel copies into the ring
+ */
+#define L5_NOTIFY_TWO		0
+#define L5_NOTIFY_ONE		1
+#define L5_NOTIFY_IMM		2
+#define L5_NOTIFY_SEND		3
+
 /*
  * The memory of a connection carried by rings is mapped from its socket, at
  * these offsets, MAP_SHARED. What is written only by the peer or the kernel is
@@ -140,6 +219,17 @@ struct l5_info {
 #define L5_MMAP_STATE		(3ULL << 32)	/* struct l5_map_state */
 #define L5_MMAP_TX		(4ULL << 32)	/* data, read-write */
 #define L5_MMAP_RX		(5ULL << 32)	/* data */
+
+/*
+ * Of a listening socket: its mailbox, a byte for each accepted connection that
+ * RDMA carries, L5_MAILBOX_SIZE of them, read-write. After each record that it
+ * sends to such a connection the peer's host sets its byte to something but 0;
+ * who polls the mailbox clears the byte, then looks at the ring. Connections
+ * have a byte if RDMA took them after the mailbox was first mapped and while
+ * one was free. A listener that does not answer for RDMA: EOPNOTSUPP.
+ */
+#define L5_MMAP_MAILBOX		(6ULL << 32)
+#define L5_MAILBOX_SIZE		4096
 
 /* Bits of l5_map_state.flags */
 #define L5_MAP_TX_ASK		0x1	/* send by system call from now on */
@@ -180,13 +270,16 @@ struct l5_map_state {
  *	this end, 0 if that is nothing
  * @tx_size: bytes of the ring this end writes
  * @rx_size: bytes of the ring this end reads
+ * @mailbox: 1 and the number of the byte that this connection has in the
+ *	mailbox of its listener, 0 if it has none
  * @reserved: 0 so far
  */
 struct l5_map_info {
 	__u32 id;
 	__u32 tx_size;
 	__u32 rx_size;
-	__u32 reserved[5];
+	__u32 mailbox;
+	__u32 reserved[4];
 };
 
 /* Arguments of the calls below: which of the peer's, or own, wait words. */
@@ -198,7 +291,7 @@ struct l5_map_info {
 #define L5_LOCK_RX		1
 
 /*
- * Calls on a connection carried by rings; ENOTCONN otherwise.
+ * Calls on a connection carried by rings; else the errors of mmap() above.
  *
  * L5_IOC_DOORBELL: wake a peer that armed the wait words in the argument.
  * L5_IOC_ARM: arm the own ones; returns which of them need no waiting. Then
