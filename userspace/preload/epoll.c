@@ -389,10 +389,12 @@ static void reg_unhash(struct ep *ep, struct reg *r)
 
 static void hot_remove(struct ep *ep, unsigned int i)
 {
-	unsigned int n = atomic_load_explicit(&ep->hots, memory_order_relaxed);
+	unsigned int n = atomic_load_explicit(&ep->hots,
+					      memory_order_relaxed) - 1;
 
 	ep->hot[i]->hot = false;
-	ep->hot[i] = ep->hot[--n];
+	/* the order stays, so that give() comes to each of them once */
+	memmove(&ep->hot[i], &ep->hot[i + 1], (n - i) * sizeof(ep->hot[0]));
 	atomic_store_explicit(&ep->hots, n, memory_order_relaxed);
 }
 
