@@ -7,11 +7,13 @@
 #endif
 #include <errno.h>
 #include <netdb.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 
+#include "l5_env.h"
 #include "l5_family.h"
 #include "libl5.h"
 
@@ -24,10 +26,30 @@ static void close_keep(int fd)
 	errno = saved;
 }
 
+/* Who asks for a transport wants that one, so what is not understood fails. */
+static int read_env(int *force, int *wait)
+{
+	*force = l5_env_transport(secure_getenv(L5_ENV_TRANSPORT));
+	*wait = l5_env_number(secure_getenv(L5_ENV_RDMA_WAIT),
+			      L5_RDMA_WAIT_MAX);
+	if (*force != L5_ENV_BAD && *wait != L5_ENV_BAD)
+		return 0;
+	errno = EINVAL;
+	return -1;
+}
+
+static int set_option(int fd, int name, int value)
+{
+	return value < 0 ? 0 : syscall(SYS_setsockopt, fd, SOL_L5, name, &value,
+				       sizeof(value));
+}
+
 int l5_socket(int domain, int flags)
 {
-	int proto, fd;
+	int proto, fd, force, wait;
 
+	if (read_env(&force, &wait))
+		return -1;
 	switch (domain) {
 	case AF_INET:
 		proto = L5PROTO_INET;
@@ -44,8 +66,14 @@ int l5_socket(int domain, int flags)
 	}
 	flags |= SOCK_STREAM;
 	fd = syscall(SYS_socket, l5_family(), flags, proto);
+	/* of a plain socket the bootstrap is all there is, whatever is asked */
 	if (fd < 0 && errno == EAFNOSUPPORT)
-		fd = syscall(SYS_socket, domain, flags, 0);
+		return syscall(SYS_socket, domain, flags, 0);
+	if (fd >= 0 && (set_option(fd, L5_FORCE, force) ||
+			set_option(fd, L5_RDMA_WAIT, wait))) {
+		close_keep(fd);
+		return -1;
+	}
 	return fd;
 }
 

@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * How l5run tells libl5preload.so what to do: variables of the environment.
+ * How l5run tells libl5preload.so what to do: variables of the environment. The
+ * first two are libl5's as well.
  */
 #ifndef L5_ENV_H
 #define L5_ENV_H
 
+#include <string.h>
 #include <sys/socket.h>
 
 #include "../../uapi/l5.h"
+
+/* L5_FORCE of each socket made, by name; not set: the kernel chooses. */
+#define L5_ENV_TRANSPORT "L5_TRANSPORT"
+/* L5_RDMA_WAIT of each socket made, ms; not set: connect() does not wait. */
+#define L5_ENV_RDMA_WAIT "L5_RDMA_WAIT"
 
 /* Comma-separated names of l5_sockets[]; not set: L5_SOCKETS_DEFAULT. */
 #define L5_ENV_SOCKETS	"L5_SOCKETS"
@@ -50,5 +57,45 @@ static const struct {
 enum {
 	L5_SOCKETS_DEFAULT = 1u << L5PROTO_INET | 1u << L5PROTO_INET6,
 };
+
+/* What can be asked for, by &enum l5_transport. */
+static const char *const l5_transports[L5_TRANSPORT_MAX] = {
+	[L5_TRANSPORT_BASE] = "base",
+	[L5_TRANSPORT_SHM] = "shm",
+	[L5_TRANSPORT_RDMA] = "rdma",
+};
+
+enum {
+	L5_ENV_NONE = -1,	/* not set, or empty */
+	L5_ENV_BAD = -2,
+};
+
+/* An &enum l5_transport, L5_ENV_NONE or L5_ENV_BAD */
+static inline int l5_env_transport(const char *s)
+{
+	int i;
+
+	if (!s || !*s)
+		return L5_ENV_NONE;
+	for (i = 0; i < L5_TRANSPORT_MAX; i++)
+		if (l5_transports[i] && !strcmp(s, l5_transports[i]))
+			return i;
+	return L5_ENV_BAD;
+}
+
+/* A decimal number up to @max, L5_ENV_NONE or L5_ENV_BAD */
+static inline int l5_env_number(const char *s, int max)
+{
+	int n = 0;
+
+	if (!s || !*s)
+		return L5_ENV_NONE;
+	for (; *s >= '0' && *s <= '9' && n <= max; s++) {
+		if (n > max / 10)
+			return L5_ENV_BAD;
+		n = n * 10 + (*s - '0');
+	}
+	return *s || n > max ? L5_ENV_BAD : n;
+}
 
 #endif /* L5_ENV_H */

@@ -57,7 +57,9 @@ static atomic_int family = FAMILY_UNKNOWN;
 
 /* The environment, read once: what to redirect is a bit per L5PROTO_*. */
 static atomic_uint wanted;
-static atomic_int spin_us = -1;
+static atomic_int spin_us = L5_ENV_NONE;
+static atomic_int transport_forced = L5_ENV_NONE;
+static atomic_int rdma_wait = L5_ENV_NONE;
 static atomic_int debug;
 static atomic_int env_read;
 
@@ -79,16 +81,37 @@ static unsigned int parse_sockets(const char *s)
 	return set;
 }
 
-/* l5run has checked it; anything else here means "leave it alone". */
-static int parse_us(const char *s)
+/* Say why the program gets other sockets than it could. */
+static void complain(const char *what, const char *why, const char *then)
 {
-	int us = 0;
+	const char *const part[] = { "l5: ", what, " (", why, "): ", then };
+	char line[160];
+	size_t at = 0, i, len;
+	ssize_t n;
 
-	if (!s || !*s)
-		return -1;
-	for (; *s >= '0' && *s <= '9' && us <= L5_SPIN_US_MAX; s++)
-		us = us * 10 + (*s - '0');
-	return *s || us > L5_SPIN_US_MAX ? -1 : us;
+	if (!debug)
+		return;
+	for (i = 0; i < sizeof(part) / sizeof(part[0]); i++) {
+		len = strnlen(part[i], sizeof(line) - 1 - at);
+		memcpy(line + at, part[i], len);
+		at += len;
+	}
+	line[at++] = '\n';
+	n = syscall(SYS_write, STDERR_FILENO, line, at);
+	(void)n;
+}
+
+/* l5run has checked it; anything else here means "leave it alone". */
+static int checked(const char *name, int value)
+{
+	if (value == L5_ENV_BAD)
+		complain(name, getenv(name), "not understood, left out");
+	return value;
+}
+
+static int env_number(const char *name, int max)
+{
+	return l5_env_number(getenv(name), max);
 }
 
 static void read_env(void)
@@ -97,10 +120,14 @@ static void read_env(void)
 
 	if (atomic_load(&env_read))
 		return;
-	wanted = parse_sockets(getenv(L5_ENV_SOCKETS));
-	spin_us = parse_us(getenv(L5_ENV_SPIN));
 	s = getenv(L5_ENV_DEBUG);
 	debug = s && *s && strcmp(s, "0");
+	wanted = parse_sockets(getenv(L5_ENV_SOCKETS));
+	spin_us = env_number(L5_ENV_SPIN, L5_SPIN_US_MAX);
+	transport_forced = checked(L5_ENV_TRANSPORT,
+				   l5_env_transport(getenv(L5_ENV_TRANSPORT)));
+	rdma_wait = checked(L5_ENV_RDMA_WAIT,
+			    env_number(L5_ENV_RDMA_WAIT, L5_RDMA_WAIT_MAX));
 #ifdef L5_FULL
 	say_wanted = debug;
 	policy_read();
@@ -113,10 +140,12 @@ static void read_env(void)
 #ifdef L5_FULL
 /* Short connections do not pay for a mapping. */
 #define MAP_AFTER	16
+/* The most that any other number of the environment may be. */
+#define NUMBER_MAX	1000000
 
 static int map_after(void)
 {
-	int n = parse_us(getenv(L5_ENV_MAP));
+	int n = env_number(L5_ENV_MAP, NUMBER_MAX);
 
 	if (!policy_maps())
 		return -1;
@@ -137,8 +166,8 @@ __attribute__((constructor)) static void start(void)
 		family = loaded;
 #ifdef L5_FULL
 	real_find();
-	ep_start(parse_us(getenv(L5_ENV_ASK)));
-	fd_start(map_after(), parse_us(getenv(L5_ENV_MAPS)));
+	ep_start(env_number(L5_ENV_ASK, NUMBER_MAX));
+	fd_start(map_after(), env_number(L5_ENV_MAPS, NUMBER_MAX));
 #endif
 }
 
@@ -167,27 +196,14 @@ static void changed(int fd, int level, int name)
 }
 
 /* Say once why plain sockets are used. */
-static void complain(int error)
+static void complain_once(int error)
 {
 	static atomic_flag said = ATOMIC_FLAG_INIT;
-	static const char text[] = "l5: no AF_L5 socket (";
-	static const char tail[] = "): plain sockets are used\n";
 	const char *name = strerrorname_np(error);
-	char line[sizeof(text) + sizeof(tail) + 32];
-	size_t len;
-	ssize_t n;
 
-	if (!debug || atomic_flag_test_and_set(&said))
-		return;
-	if (!name || strlen(name) > 32)
-		name = "?";
-	len = strlen(name);
-	memcpy(line, text, sizeof(text) - 1);
-	memcpy(line + sizeof(text) - 1, name, len);
-	memcpy(line + sizeof(text) - 1 + len, tail, sizeof(tail) - 1);
-	n = syscall(SYS_write, STDERR_FILENO, line,
-		    sizeof(text) + sizeof(tail) - 2 + len);
-	(void)n;
+	if (debug && !atomic_flag_test_and_set(&said))
+		complain("no AF_L5 socket", name ? name : "?",
+			 "plain sockets are used");
 }
 
 /* The number to try, or 0: once the kernel did not know it, only sysfs says
@@ -217,9 +233,17 @@ static int is_l5(int fd)
 			&len);
 }
 
+/* An older kernel may not know them all: then it is as if they were not set. */
+static void set_option(int fd, int name, int value)
+{
+	if (value >= 0)
+		syscall(SYS_setsockopt, fd, SOL_L5, name, &value,
+			sizeof(value));
+}
+
 static int l5_socket(int type, int l5proto)
 {
-	int f = family_to_try(), us = spin_us, fd;
+	int f = family_to_try(), fd;
 
 	if (!f)
 		return -1;
@@ -232,13 +256,13 @@ static int l5_socket(int type, int l5proto)
 	if (fd < 0) {
 		if (errno == EAFNOSUPPORT)
 			family = FAMILY_ABSENT;
-		complain(errno);
+		complain_once(errno);
 		return -1;
 	}
 	family = f;
-	if (us >= 0)
-		syscall(SYS_setsockopt, fd, SOL_L5, L5_SPIN_US, &us,
-			sizeof(us));
+	set_option(fd, L5_SPIN_US, spin_us);
+	set_option(fd, L5_FORCE, transport_forced);
+	set_option(fd, L5_RDMA_WAIT, rdma_wait);
 	return fd;
 }
 

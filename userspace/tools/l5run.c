@@ -45,6 +45,8 @@ enum {
 	OPT_SPIN,
 	OPT_REQUIRE,
 	OPT_CONFIG,
+	OPT_TRANSPORT,
+	OPT_RDMA_WAIT,
 };
 
 struct settings {
@@ -54,6 +56,8 @@ struct settings {
 	bool debug;
 	bool socket_mode;
 	const char *spin;
+	const char *transport;
+	const char *rdma_wait;
 	const char *config;
 	char **program;
 };
@@ -71,6 +75,12 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "spin", OPT_SPIN, "US", 0,
 	  "a blocking receive looks at the ring for US microseconds before it sleeps",
+	  0 },
+	{ "transport", OPT_TRANSPORT, "WHAT", 0,
+	  "what may carry connections beside TCP: shm, rdma, or base for nothing (default: what the kernel chooses)",
+	  0 },
+	{ "rdma-wait", OPT_RDMA_WAIT, "MS", 0,
+	  "a blocking connect() waits up to MS milliseconds until it is known whether RDMA carries the connection",
 	  0 },
 	{ "require", OPT_REQUIRE, NULL, 0,
 	  "fail if the kernel has no AF_L5, instead of running the program on plain sockets",
@@ -103,16 +113,12 @@ static unsigned int parse_only(struct argp_state *state, const char *list)
 	return set;
 }
 
-static void check_spin(struct argp_state *state, const char *us)
+static void check_number(struct argp_state *state, const char *option,
+			 const char *value, int max)
 {
-	unsigned long value;
-	char *end;
-
-	errno = 0;
-	value = strtoul(us, &end, 10);
-	if (*us < '0' || *us > '9' || *end || errno || value > L5_SPIN_US_MAX)
-		argp_error(state, "--spin: '%s' is not a number from 0 to %d",
-			   us, L5_SPIN_US_MAX);
+	if (l5_env_number(value, max) < 0)
+		argp_error(state, "%s: '%s' is not a number from 0 to %d",
+			   option, value, max);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -135,8 +141,18 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		s->sockets = parse_only(state, arg);
 		return 0;
 	case OPT_SPIN:
-		check_spin(state, arg);
+		check_number(state, "--spin", arg, L5_SPIN_US_MAX);
 		s->spin = arg;
+		return 0;
+	case OPT_TRANSPORT:
+		if (l5_env_transport(arg) < 0)
+			argp_error(state, "--transport: no transport called '%s'",
+				   arg);
+		s->transport = arg;
+		return 0;
+	case OPT_RDMA_WAIT:
+		check_number(state, "--rdma-wait", arg, L5_RDMA_WAIT_MAX);
+		s->rdma_wait = arg;
 		return 0;
 	case OPT_REQUIRE:
 		s->require = true;
@@ -238,6 +254,20 @@ static void set_sockets(unsigned int set)
 			strcat(value, l5_sockets[i].name);
 		}
 	set_env(L5_ENV_SOCKETS, value);
+}
+
+/* What the library would leave out without a word. */
+static void check_env(void)
+{
+	const char *s = getenv(L5_ENV_TRANSPORT);
+
+	if (l5_env_transport(s) == L5_ENV_BAD)
+		errx(EXIT_SELF, "%s: no transport called '%s'",
+		     L5_ENV_TRANSPORT, s);
+	s = getenv(L5_ENV_RDMA_WAIT);
+	if (l5_env_number(s, L5_RDMA_WAIT_MAX) == L5_ENV_BAD)
+		errx(EXIT_SELF, "%s: '%s' is not a number from 0 to %d",
+		     L5_ENV_RDMA_WAIT, s, L5_RDMA_WAIT_MAX);
 }
 
 /* Say what is wrong in a file of rules. Returns the number of bad lines. */
@@ -438,6 +468,11 @@ int main(int argc, char **argv)
 	set_sockets(s.sockets);
 	if (s.spin)
 		set_env(L5_ENV_SPIN, s.spin);
+	if (s.transport)
+		set_env(L5_ENV_TRANSPORT, s.transport);
+	if (s.rdma_wait)
+		set_env(L5_ENV_RDMA_WAIT, s.rdma_wait);
+	check_env();
 	if (s.debug)
 		set_env(L5_ENV_DEBUG, "1");
 	set_preload(s.socket_mode ? L5_SOCKET_NAME : L5_PRELOAD_NAME);
