@@ -28,6 +28,7 @@
 
 enum {
 	WAIT_MAX = 1000,	/* yields to who is inside a closed socket */
+	LEARN_MAX = 64,		/* calls until a socket is looked at again */
 	NEST = 4,		/* uses that interrupt each other in a thread */
 	POOL_BYTES = 16384,
 };
@@ -425,6 +426,29 @@ static bool plain_options(int fd, int status)
 	return lowat > 1 || status & O_ASYNC;
 }
 
+static bool by_rings(int transport)
+{
+	return transport == L5_TRANSPORT_SHM || transport == L5_TRANSPORT_RDMA;
+}
+
+/* Carried by TCP, and it is not settled that it stays there. */
+static bool may_move(int fd)
+{
+	struct l5_map_info info;
+
+	return syscall(SYS_ioctl, fd, L5_IOC_MAP_INFO, &info) &&
+	       errno == EAGAIN;
+}
+
+/* One use more; the word does not change forever, see count_use(). */
+static uintptr_t counted(uintptr_t word)
+{
+	word = (word + FD_ONCE) | FD_COUNTS;
+	if (FD_USES(word) == (unsigned int)map_after + 2 * LEARN_MAX)
+		word -= FD_ONCE * LEARN_MAX;
+	return word;
+}
+
 /*
  * It was used often enough to be worth a look. The word is replaced only if it
  * is still what it was, so a descriptor that was closed meanwhile is not taken
@@ -450,7 +474,17 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 			(word & FD_MADE);
 		goto never;
 	}
-	if (transport != L5_TRANSPORT_SHM) {
+	if (!by_rings(transport)) {
+		/* as long as RDMA may still take it: again in a while */
+		if (may_move(fd)) {
+			other = counted(word);
+			goto never;
+		}
+		/* it may have moved between the two questions */
+		if (get_int(fd, SOL_L5, L5_TRANSPORT, &transport))
+			goto not_now;
+	}
+	if (!by_rings(transport)) {
 		say("fd %d: not mapped: %s", fd, reason_of(fd));
 		goto never;
 	}
@@ -471,6 +505,11 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 	if (!s)
 		goto not_now;
 	s->map = l5_map_new(fd);
+	if (!s->map && errno == EAGAIN) {
+		other = counted(word);
+		retire(s);
+		goto never;
+	}
 	if (!s->map) {
 		say("fd %d: not mapped: %s", fd, strerrorname_np(errno));
 		retire(s);
@@ -491,6 +530,7 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 	return s;
 
 never:
+	/* or not yet */
 	atomic_compare_exchange_strong(&e->word, &word, other);
 not_now:
 	return NULL;
@@ -500,6 +540,7 @@ not_now:
 static struct sock *count_use(int fd, uintptr_t word)
 {
 	struct fd_entry *e = fd_entry_make(fd);
+	unsigned int uses;
 	int saved = errno;
 	struct sock *s;
 
@@ -510,9 +551,10 @@ static struct sock *count_use(int fd, uintptr_t word)
 		atomic_compare_exchange_strong(&e->word, &word, FD_OTHER);
 		return NULL;
 	}
-	if (FD_USES(word) < (unsigned int)map_after) {
-		atomic_compare_exchange_strong(&e->word, &word,
-					       (word + FD_ONCE) | FD_COUNTS);
+	/* at first, and while it may still move each time after twice as many */
+	uses = FD_USES(word) - (unsigned int)map_after;
+	if ((int)uses < 0 || uses & (uses - 1)) {
+		atomic_compare_exchange_strong(&e->word, &word, counted(word));
 		return NULL;
 	}
 	s = learn(e, fd, word);
@@ -603,7 +645,7 @@ static void entry_clear(struct fd_entry *e, int fd)
 		int saved = errno, transport;
 
 		if (!get_int(fd, SOL_L5, L5_TRANSPORT, &transport) &&
-		    transport == L5_TRANSPORT_SHM)
+		    by_rings(transport))
 			say("fd %d: not mapped: closed after %d calls", fd,
 			    (int)FD_USES(word));
 		errno = saved;
