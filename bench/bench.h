@@ -30,6 +30,7 @@ enum carrier {
 struct transport {
 	const char *name;
 	int family;		/* of addresses */
+	int domain;		/* of the socket, if it is another one */
 	int proto;		/* of an AF_L5 socket, else -1 */
 	enum carrier carrier;
 };
@@ -55,6 +56,12 @@ enum pinning {
 	PIN_SAME,		/* both on the first CPU */
 };
 
+enum role {
+	ROLE_BOTH,		/* the server is a child of this process */
+	ROLE_SERVER,		/* of a client on another host */
+	ROLE_CLIENT,		/* of a server there */
+};
+
 struct setup {
 	const struct transport *transport;
 	enum wait_mode wait;
@@ -63,6 +70,9 @@ struct setup {
 	int spin_us;		/* L5_SPIN_US, -1: leave it alone */
 	int buffer;		/* SO_SNDBUF and SO_RCVBUF, 0: leave alone */
 	bool any_carrier;	/* AF_L5 may stay on its bootstrap */
+	bool two_hosts;		/* this program can be one end alone */
+	enum role role;
+	struct address where;	/* of the server, if not ROLE_BOTH */
 };
 
 extern const struct setup setup_default;
@@ -75,6 +85,7 @@ extern struct line *transport_line;
 int transport_listen(const struct setup *s, struct address *where);
 int transport_connect(const struct setup *s, const struct address *where);
 int transport_accept(const struct setup *s, int listener);
+int transport_of(int fd);
 void transport_check(const struct setup *s, int fd);
 
 /* options.c: the command line. */
@@ -116,6 +127,7 @@ void stream_connect(struct stream *st, const struct setup *s,
 		    const struct address *where);
 void stream_accept(struct stream *st, const struct setup *s, int listener);
 void stream_check(const struct stream *st, const struct setup *s);
+void stream_settle(struct stream *st, const struct setup *s);
 bool stream_recv(struct stream *st, void *buf, size_t len);
 void stream_send(struct stream *st, const void *buf, size_t len);
 void stream_end(struct stream *st);
@@ -141,8 +153,12 @@ extern atomic_int sample_over;
 void sample_start(double seconds);
 double sample_elapsed(void);
 double cpu_seconds(void);
+double sample_median(double seconds, unsigned long every_us,
+		     double (*once)(void *arg, unsigned long nr), void *arg);
 
-pid_t server_start(const struct setup *s, void (*serve)(void *), void *arg);
+pid_t child_start(const struct setup *s, void (*serve)(void *), void *arg);
+pid_t server_start(const struct setup *s, struct address *where, int *listener,
+		   void (*serve)(void *), void *arg);
 void server_wait(pid_t pid);
 void client_pin(const struct setup *s);
 

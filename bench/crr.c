@@ -3,6 +3,7 @@
  * Connections a second, one after the other: connect, accept, close on both
  * sides. The server closes first and the client waits to see that, so every
  * connection was whole. With --request a byte goes there and back in between.
+ * With --every one connection now and then: how long connect() takes.
  */
 #include "bench.h"
 
@@ -18,6 +19,7 @@
 struct crr {
 	struct setup setup;
 	unsigned long request;
+	unsigned long every;	/* microseconds; 0: one after the other */
 	int listener;
 	struct address where;
 };
@@ -41,12 +43,15 @@ static void serve(void *arg)
 	}
 }
 
-static void one(struct crr *c, bool check)
+/* How long connect() took. */
+static double one(struct crr *c, bool check)
 {
+	double took = sample_elapsed();
 	struct stream st;
 	char byte = ASK;
 
 	stream_connect(&st, &c->setup, &c->where);
+	took = sample_elapsed() - took;
 	if (c->request) {
 		stream_send(&st, &byte, 1);
 		if (!stream_recv(&st, &byte, 1) || byte != ANSWER)
@@ -57,6 +62,13 @@ static void one(struct crr *c, bool check)
 	if (stream_recv(&st, &byte, 1))
 		errx(1, "a byte where the end should be");
 	stream_close(&st);
+	return took;
+}
+
+static double timed(void *arg, unsigned long nr)
+{
+	(void)nr;
+	return one(arg, false);
 }
 
 static double measure(struct crr *c)
@@ -66,6 +78,8 @@ static double measure(struct crr *c)
 	client_pin(&c->setup);
 	for (n = 0; n < WARM_UP; n++)
 		one(c, true);
+	if (c->every)
+		return sample_median(c->setup.seconds, c->every, timed, c);
 	sample_start(c->setup.seconds);
 	for (n = 0; !sample_over; n++)
 		one(c, false);
@@ -78,16 +92,18 @@ int main(int argc, char **argv)
 	const struct own_option own[] = {
 		{ "request", 'r', NULL, "send a byte there and back",
 		  &c.request },
+		{ "every", 'e', "US",
+		  "a connection in so many microseconds; how long connect() takes",
+		  &c.every },
 		{ 0 }
 	};
 	double rate;
 
+	c.setup.two_hosts = true;
 	options_parse(argc, argv, "Measure connections a second.",
 		      &c.setup, own);
-	c.listener = transport_listen(&c.setup, &c.where);
-	server_start(&c.setup, serve, &c);
-	close(c.listener);
+	server_start(&c.setup, &c.where, &c.listener, serve, &c);
 	rate = measure(&c);
-	printf("%.1f conn/s\n", rate);
+	printf(c.every ? "%.2f us\n" : "%.1f conn/s\n", rate);
 	return 0;	/* and the server dies with its parent */
 }

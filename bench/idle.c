@@ -142,9 +142,7 @@ int main(int argc, char **argv)
 	more_files(WARM_UP + it.count + 64);
 	if (pipe(it.pipe))
 		err(1, "pipe");
-	it.listener = transport_listen(&it.setup, &it.where);
-	server_start(&it.setup, serve, &it);
-	close(it.listener);
+	server_start(&it.setup, &it.where, &it.listener, serve, &it);
 	close(it.pipe[1]);
 
 	connect_some(&it, WARM_UP);

@@ -15,8 +15,11 @@
 #include <sys/epoll.h>
 
 #include "line.h"
+#include "../uapi/l5.h"
 #include "../userspace/lib/libl5.h"
 #include "../userspace/lib/native.h"
+
+#define SETTLE_S	10	/* seconds to wait for RDMA */
 
 /* libl5 asks the environment once, when the first ring is mapped. */
 static void lib_spin(const struct setup *s)
@@ -81,6 +84,34 @@ void stream_check(const struct stream *st, const struct setup *s)
 	transport_check(s, st->fd);
 	if (st->lib && !l5_conn_mapped(st->lib))
 		errx(1, "libl5 did not map the connection");
+}
+
+/*
+ * Between hosts a connection begins on TCP. Both ends exchange bytes until each
+ * has seen, and said, that its own is where it should be; a client that has
+ * waited for too long says so, and finds out why when it checks.
+ */
+void stream_settle(struct stream *st, const struct setup *s)
+{
+	char mine = 0, theirs = 0;
+	int carrier;
+
+	if (s->role == ROLE_BOTH || s->any_carrier)
+		return;
+	sample_start(SETTLE_S);
+	while (!mine || !theirs) {
+		if (s->role == ROLE_SERVER &&
+		    !stream_recv(st, &theirs, 1))
+			errx(1, "the client hung up");
+		carrier = transport_of(st->fd);
+		mine = carrier < 0 || sample_over ||
+		       (carrier == L5_TRANSPORT_RDMA &&
+			(!st->lib || l5_conn_mapped(st->lib)));
+		stream_send(st, &mine, 1);
+		if (s->role == ROLE_CLIENT &&
+		    !stream_recv(st, &theirs, 1))
+			errx(1, "the server hung up");
+	}
 }
 
 static void await(struct stream *st, short events)

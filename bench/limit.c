@@ -109,7 +109,7 @@ static double round_trips(struct limit *l)
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (l->lines == MAP_FAILED)
 		err(1, "mmap");
-	server_start(&l->setup, serve, l);
+	child_start(&l->setup, serve, l);
 	client_pin(&l->setup);
 	n = ask(l);
 	return n / sample_elapsed();	/* the server dies with its parent */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <arpa/inet.h>
 
 #define MAX_OWN		8	/* options of one program */
 
@@ -25,7 +26,7 @@ static const struct argp_option sample_options[] = {
 
 static const struct argp_option connection_options[] = {
 	{ "transport", 't', "NAME", 0,
-	  "tcp, unix, l5, l5-unix, lib (libl5 on an AF_L5 socket), mem (its rings in a memfd) or line (bare shared memory, round trips only) (tcp)",
+	  "tcp, unix, l5, l5-unix, lib (libl5 on an AF_L5 socket), smc, mem (its rings in a memfd) or line (bare shared memory, round trips only) (tcp)",
 	  0 },
 	{ "wait", 'w', "HOW", 0,
 	  "block, poll (busy, nonblocking) or epoll (block)", 0 },
@@ -36,6 +37,13 @@ static const struct argp_option connection_options[] = {
 	{ "any-carrier", 'a', NULL, 0,
 	  "measure an AF_L5 connection that stays on its bootstrap socket, too",
 	  0 },
+	{ 0 }
+};
+
+static const struct argp_option host_options[] = {
+	{ "listen", 'L', "ADDRESS", 0,
+	  "be the server alone; print the port, serve one sample", 0 },
+	{ "connect", 'C', "ADDRESS:PORT", 0, "be the client alone", 0 },
 	{ 0 }
 };
 
@@ -100,6 +108,44 @@ static error_t parse_connection(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
+/* The port may be missing for a server: the kernel picks one. */
+static void host_and_port(struct argp_state *state, struct setup *s, char *arg)
+{
+	struct sockaddr_in *in = &s->where.in;
+	char *port = strchr(arg, ':');
+
+	s->where.len = sizeof(*in);
+	in->sin_family = AF_INET;
+	if (port) {
+		*port++ = 0;
+		in->sin_port = htons(atoi(port));
+	}
+	if (inet_pton(AF_INET, arg, &in->sin_addr) != 1 ||
+	    (s->role == ROLE_CLIENT && !in->sin_port))
+		argp_error(state, "not an address and a port: %s", arg);
+}
+
+static error_t parse_host(int key, char *arg, struct argp_state *state)
+{
+	struct setup *s = state->input;
+
+	switch (key) {
+	case 'L':
+	case 'C':
+		s->role = key == 'L' ? ROLE_SERVER : ROLE_CLIENT;
+		host_and_port(state, s, arg);
+		break;
+	case ARGP_KEY_END:
+		if (s->role != ROLE_BOTH && s->transport->family != AF_INET)
+			argp_error(state, "%s is for one host",
+				   s->transport->name);
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
 static unsigned long number(struct argp_state *state, const char *arg)
 {
 	unsigned long value;
@@ -121,6 +167,8 @@ static error_t parse_own(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = c->setup;
 		if (c->setup->transport)
 			state->child_inputs[1] = c->setup;
+		if (c->setup->two_hosts)
+			state->child_inputs[2] = c->setup;
 		return 0;
 	}
 	for (o = c->own; o->name; o++) {
@@ -152,9 +200,14 @@ void options_parse(int argc, char **argv, const char *doc, struct setup *s,
 		.options = connection_options,
 		.parser = parse_connection,
 	};
+	static const struct argp host = {
+		.options = host_options,
+		.parser = parse_host,
+	};
 	const struct argp_child children[] = {
 		{ &sample, 0, NULL, 0 },
 		{ s->transport ? &connection : NULL, 0, NULL, 0 },
+		{ s->two_hosts ? &host : NULL, 0, NULL, 0 },
 		{ 0 }
 	};
 	struct argp_option options[MAX_OWN + 1] = { { 0 } };

@@ -9,12 +9,15 @@
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 #include <sys/prctl.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+
+#define MAX_TIMES	131072	/* operations whose time is kept */
 
 /* Looked at after every operation, where reading a clock would cost more. */
 atomic_int sample_over;
@@ -62,6 +65,40 @@ double cpu_seconds(void)
 	return used.tv_sec + used.tv_nsec / 1e9;
 }
 
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/*
+ * Call @once, which returns seconds, one time after the other or with pauses;
+ * return the median in microseconds.
+ */
+double sample_median(double seconds, unsigned long every_us,
+		     double (*once)(void *arg, unsigned long nr), void *arg)
+{
+	struct timespec pause = {
+		.tv_sec = every_us / 1000000,
+		.tv_nsec = every_us % 1000000 * 1000,
+	};
+	double *took = array_alloc(MAX_TIMES * sizeof(*took));
+	double median;
+	unsigned long n;
+
+	sample_start(seconds);
+	for (n = 0; !n || (!sample_over && n < MAX_TIMES); n++) {
+		if (every_us)
+			nanosleep(&pause, NULL);
+		took[n] = once(arg, n);
+	}
+	qsort(took, n, sizeof(*took), by_value);
+	median = took[n / 2];
+	free(took);
+	return median * 1e6;
+}
+
 static void pin_to(int nth)
 {
 	cpu_set_t all, one;
@@ -86,7 +123,7 @@ void client_pin(const struct setup *s)
 		pin_to(0);
 }
 
-pid_t server_start(const struct setup *s, void (*serve)(void *), void *arg)
+pid_t child_start(const struct setup *s, void (*serve)(void *), void *arg)
 {
 	pid_t parent = getpid();
 	pid_t pid = fork();
@@ -105,10 +142,36 @@ pid_t server_start(const struct setup *s, void (*serve)(void *), void *arg)
 	exit(0);
 }
 
+/*
+ * The server: a child or, if it has a host for itself, this process. Returns
+ * for the client, with the address and the child, if there is one.
+ */
+pid_t server_start(const struct setup *s, struct address *where, int *listener,
+		   void (*serve)(void *), void *arg)
+{
+	pid_t pid;
+
+	*where = s->where;
+	if (s->role == ROLE_CLIENT)
+		return 0;
+	*listener = transport_listen(s, where);
+	if (s->role == ROLE_SERVER) {
+		printf("%d\n", ntohs(where->in.sin_port));
+		fflush(stdout);
+		serve(arg);
+		exit(0);
+	}
+	pid = child_start(s, serve, arg);
+	close(*listener);
+	return pid;
+}
+
 void server_wait(pid_t pid)
 {
 	int status;
 
+	if (!pid)
+		return;
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			err(1, "waitpid");

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Round trips a second: the client sends a message, the server answers with
- * another one of the same size. Both check every byte. With --every one message
- * now and then: how long its round trip takes, and how much CPU both sides use
- * while nothing happens.
+ * another one of the same size. Both check every byte. With --median how long a
+ * round trip takes; with --every one now and then: how long it takes, and how
+ * much CPU both sides use while nothing happens.
  */
 #include "bench.h"
 
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 #include <sys/mman.h>
 
@@ -26,6 +25,7 @@ struct rr {
 	struct found *found;
 	unsigned long size;
 	unsigned long every;	/* microseconds; 0: one after the other */
+	unsigned long median;	/* of the time they take, not how many */
 	int listener;
 	struct address where;
 	struct pattern ask, answer;
@@ -40,6 +40,7 @@ static void serve(void *arg)
 	double cpu;
 
 	stream_accept(&st, &rr->setup, rr->listener);
+	stream_settle(&st, &rr->setup);
 	for (nr = 0; stream_recv(&st, buf, rr->size); nr++) {
 		if (nr == WARM_UP)
 			cpu = cpu_seconds();
@@ -72,39 +73,24 @@ static double rate(struct rr *rr, struct stream *st, void *buf)
 	return (nr - WARM_UP) / sample_elapsed();
 }
 
-static int by_value(const void *a, const void *b)
+struct trips {
+	struct rr *rr;
+	struct stream *st;
+	void *buf;
+};
+
+static double timed_trip(void *arg, unsigned long nr)
 {
-	double x = *(const double *)a, y = *(const double *)b;
+	struct trips *t = arg;
+	double before = sample_elapsed();
 
-	return (x > y) - (x < y);
-}
-
-/* The median in microseconds. */
-static double now_and_then(struct rr *rr, struct stream *st, void *buf)
-{
-	struct timespec pause = {
-		.tv_sec = rr->every / 1000000,
-		.tv_nsec = rr->every % 1000000 * 1000,
-	};
-	unsigned long n = rr->setup.seconds * 1e6 / rr->every + 1, i;
-	double *took = calloc(n, sizeof(*took));
-	double median, before;
-
-	sample_start(rr->setup.seconds + 1);
-	for (i = 0; i < n; i++) {
-		nanosleep(&pause, NULL);
-		before = sample_elapsed();
-		round_trip(rr, st, WARM_UP + i, buf);
-		took[i] = sample_elapsed() - before;
-	}
-	qsort(took, n, sizeof(*took), by_value);
-	median = took[n / 2];
-	free(took);
-	return median * 1e6;
+	round_trip(t->rr, t->st, WARM_UP + nr, t->buf);
+	return sample_elapsed() - before;
 }
 
 static void measure(struct rr *rr, pid_t server)
 {
+	bool timed = rr->every || rr->median;
 	double result, cpu, seconds;
 	void *buf = malloc(rr->size);
 	struct stream st;
@@ -112,19 +98,25 @@ static void measure(struct rr *rr, pid_t server)
 
 	client_pin(&rr->setup);
 	stream_connect(&st, &rr->setup, &rr->where);
+	stream_settle(&st, &rr->setup);
 	for (nr = 0; nr < WARM_UP; nr++)
 		round_trip(rr, &st, nr, buf);
 	stream_check(&st, &rr->setup);
 
 	cpu = cpu_seconds();
-	result = (rr->every ? now_and_then : rate)(rr, &st, buf);
+	if (timed)
+		result = sample_median(rr->setup.seconds, rr->every, timed_trip,
+				       &(struct trips){ rr, &st, buf });
+	else
+		result = rate(rr, &st, buf);
 	cpu = cpu_seconds() - cpu;
 	seconds = sample_elapsed();
 	stream_close(&st);
 	free(buf);
 	server_wait(server);
-	printf("%.2f %s\n", result, rr->every ? "us" : "rt/s");
-	if (rr->every)
+	printf("%.2f %s\n", result, timed ? "us" : "rt/s");
+	/* What a server on another host used is not known here. */
+	if (rr->every && server)
 		printf("%.2f %% cpu\n",
 		       100 * (cpu + rr->found->cpu) / seconds);
 }
@@ -134,6 +126,8 @@ int main(int argc, char **argv)
 	struct rr rr = { .setup = setup_default, .size = 64 };
 	const struct own_option own[] = {
 		{ "size", 's', "BYTES", "size of a message (64)", &rr.size },
+		{ "median", 'm', NULL, "print the median of their times",
+		  &rr.median },
 		{ "every", 'e', "US",
 		  "one round trip in so many microseconds; how long it takes",
 		  &rr.every },
@@ -142,6 +136,7 @@ int main(int argc, char **argv)
 
 	pid_t server;
 
+	rr.setup.two_hosts = true;
 	options_parse(argc, argv, "Measure round trips between two processes.",
 		      &rr.setup, own);
 	pattern_init(&rr.ask, rr.size);
@@ -151,9 +146,7 @@ int main(int argc, char **argv)
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (rr.found == MAP_FAILED)
 		err(1, "mmap");
-	rr.listener = transport_listen(&rr.setup, &rr.where);
-	server = server_start(&rr.setup, serve, &rr);
-	close(rr.listener);
+	server = server_start(&rr.setup, &rr.where, &rr.listener, serve, &rr);
 	measure(&rr, server);
 	return 0;
 }

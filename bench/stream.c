@@ -66,6 +66,7 @@ static void serve(void *arg)
 	unsigned long total = 0;
 
 	stream_accept(&st, &b->setup, b->listener);
+	stream_settle(&st, &b->setup);
 	stream_send(&st, &total, sizeof(total));	/* ready */
 	for (nr = 0; stream_recv(&st, buf, b->chunk); nr++) {
 		/* Arrays are stamped beforehand: a chunk has its place's. */
@@ -94,6 +95,7 @@ static void measure(struct bulk *b, pid_t server)
 		stamp(array + place * b->chunk, b->chunk, place);
 	client_pin(&b->setup);
 	stream_connect(&st, &b->setup, &b->where);
+	stream_settle(&st, &b->setup);
 	if (!stream_recv(&st, &total, sizeof(total)))
 		errx(1, "the server hung up");
 	sample_start(b->setup.seconds);
@@ -135,11 +137,10 @@ int main(int argc, char **argv)
 	};
 	pid_t server;
 
+	b.setup.two_hosts = true;
 	options_parse(argc, argv, "Measure bytes a second in one direction.",
 		      &b.setup, own);
-	b.listener = transport_listen(&b.setup, &b.where);
-	server = server_start(&b.setup, serve, &b);
-	close(b.listener);
+	server = server_start(&b.setup, &b.where, &b.listener, serve, &b);
 	measure(&b, server);
 	return 0;
 }

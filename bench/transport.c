@@ -17,15 +17,17 @@
 #include "../userspace/lib/native.h"
 
 #define MEM_RING	(256 * 1024)	/* as net.l5.ring_kb */
+#define PATIENCE_MS	10000		/* until RDMA is known to carry it */
 
 static const struct transport transports[] = {
-	{ "tcp",	AF_INET, -1, CARRIER_SOCKET },
-	{ "unix",	AF_UNIX, -1, CARRIER_SOCKET },
-	{ "l5",		AF_INET, L5PROTO_INET, CARRIER_SOCKET },
-	{ "l5-unix",	AF_UNIX, L5PROTO_UNIX, CARRIER_SOCKET },
-	{ "lib",	AF_INET, L5PROTO_INET, CARRIER_LIB },
-	{ "mem",	AF_UNSPEC, -1, CARRIER_MEM },
-	{ "line",	AF_UNSPEC, -1, CARRIER_LINE },
+	{ "tcp",	AF_INET, 0, -1, CARRIER_SOCKET },
+	{ "unix",	AF_UNIX, 0, -1, CARRIER_SOCKET },
+	{ "l5",		AF_INET, 0, L5PROTO_INET, CARRIER_SOCKET },
+	{ "l5-unix",	AF_UNIX, 0, L5PROTO_UNIX, CARRIER_SOCKET },
+	{ "lib",	AF_INET, 0, L5PROTO_INET, CARRIER_LIB },
+	{ "smc",	AF_INET, AF_SMC, -1, CARRIER_SOCKET },
+	{ "mem",	AF_UNSPEC, 0, -1, CARRIER_MEM },
+	{ "line",	AF_UNSPEC, 0, -1, CARRIER_LINE },
 	{ NULL }
 };
 
@@ -82,13 +84,15 @@ static void set_buffer(int fd, int privileged, int plain, int bytes)
 
 static int open_socket(const struct setup *s)
 {
+	static const int patience = PATIENCE_MS;
 	int one = 1;
 	int fd;
 
 	if (is_l5(s))
 		fd = socket(l5_family(), SOCK_STREAM, s->transport->proto);
 	else
-		fd = socket(s->transport->family, SOCK_STREAM, 0);
+		fd = socket(s->transport->domain ?: s->transport->family,
+			    SOCK_STREAM, 0);
 	if (fd < 0)
 		err(1, "socket of %s", s->transport->name);
 
@@ -99,6 +103,9 @@ static int open_socket(const struct setup *s)
 	    setsockopt(fd, SOL_L5, L5_SPIN_US, &s->spin_us,
 		       sizeof(s->spin_us)))
 		err(1, "L5_SPIN_US");
+	if (is_l5(s) && s->role == ROLE_CLIENT && !s->any_carrier &&
+	    setsockopt(fd, SOL_L5, L5_RDMA_WAIT, &patience, sizeof(patience)))
+		err(1, "L5_RDMA_WAIT");
 	if (s->buffer) {
 		set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, s->buffer);
 		set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, s->buffer);
@@ -106,7 +113,7 @@ static int open_socket(const struct setup *s)
 	return fd;
 }
 
-/* The kernel picks the port, or the abstract name. */
+/* The kernel picks the port if it is not given, or the abstract name. */
 int transport_listen(const struct setup *s, struct address *where)
 {
 	int fd;
@@ -128,7 +135,9 @@ int transport_listen(const struct setup *s, struct address *where)
 	}
 	fd = open_socket(s);
 	where->sa.sa_family = s->transport->family;
-	if (s->transport->family == AF_INET) {
+	if (s->role == ROLE_SERVER) {
+		*where = s->where;
+	} else if (s->transport->family == AF_INET) {
 		where->in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 		where->len = sizeof(where->in);
 	} else {
@@ -178,6 +187,16 @@ int transport_accept(const struct setup *s, int listener)
 	return fd;
 }
 
+/* What the kernel says, -1 if this is not AF_L5. */
+int transport_of(int fd)
+{
+	socklen_t len = sizeof(int);
+	int carrier;
+
+	return getsockopt(fd, SOL_L5, L5_TRANSPORT, &carrier, &len) ? -1 :
+	       carrier;
+}
+
 /* A figure of AF_L5 that TCP carried would be a lie. */
 void transport_check(const struct setup *s, int fd)
 {
@@ -189,16 +208,18 @@ void transport_check(const struct setup *s, int fd)
 	socklen_t len = sizeof(int);
 	int carrier, reason;
 
-	if (!is_l5(s) || s->any_carrier)
+	if (s->any_carrier || (s->role == ROLE_BOTH && !is_l5(s)))
 		return;
-	if (getsockopt(fd, SOL_L5, L5_TRANSPORT, &carrier, &len))
-		err(1, "L5_TRANSPORT");
-	if (carrier == L5_TRANSPORT_SHM)
+	/* Between hosts a program for TCP may be under l5run. */
+	carrier = transport_of(fd);
+	if (carrier < 0 && !is_l5(s))
 		return;
-	len = sizeof(int);
+	if (carrier == (s->role == ROLE_BOTH ? L5_TRANSPORT_SHM :
+			L5_TRANSPORT_RDMA))
+		return;
 	if (getsockopt(fd, SOL_L5, L5_REASON, &reason, &len))
 		err(1, "L5_REASON");
-	errx(1, "the connection is not carried by rings: transport %d (%s)",
+	errx(1, "not carried by what is to be measured: transport %d (%s)",
 	     carrier, reason >= 0 && reason < L5_REASON_MAX ?
 	     reasons[reason] : "unknown reason");
 }
