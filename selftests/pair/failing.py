@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What breaks under traffic: both ends are told, soon, and nothing is lost."""
+import json
+import time
+
+from machine import SLOW, Failed, Running, collector
+
+CASES = []
+case = collector(CASES)
+
+MOVED = 'moved=15000'
+SETTLED = 'settled=15000'
+# RDMA gives up after some seconds; TCP alone would try for a quarter of an
+# hour. This is the bound that counts as "in bounded time".
+SOON = 45 * SLOW
+ENDS = ('eof', 'shut', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH',
+        'ENETDOWN', 'ECONNABORTED', 'ENETUNREACH', 'EIO')
+
+
+def flood(t, server, steps=(), way='block'):
+    """Both ends busy in both directions, over RDMA."""
+    s, port = t.listen(server, ['accept', MOVED, 'say=moved', 'flood', *steps,
+                                'info'], before=[f'way={way}'])
+    c = t.other(server).step(f'way={way}', f'connect={server.at(port)}', MOVED,
+                             'say=moved', 'flood', *steps, 'info')
+    s.line('moved')
+    c.line('moved')
+    time.sleep(0.5)
+    return s, c
+
+
+def over(t, text, *processes):
+    """All come to an end, soon: an error, or all that was sent."""
+    ends = []
+    for p in processes:
+        p.finish(timeout=SOON)
+        got = p.json('flood')
+        ends.append(got)
+        t.check(p.code == 0 and got.get('tx_end') in ENDS and
+                got.get('rx_end') in ENDS,
+                f'{text}: {p.machine.name} comes to an end', repr(p))
+    t.note(f'{text}: {ends}')
+    if len(ends) == 2:
+        s, c = ends
+        for x, y in ((s, c), (c, s)):
+            # Who says end of file says that it is all.
+            if x.get('rx_end') == 'eof' and y.get('tx_end') == 'shut':
+                t.check(x['rx'] == y['tx'], f'{text}: all there is has come',
+                        ends)
+            elif x and y:
+                t.check(x['rx'] <= y['tx'], f'{text}: no more than was sent',
+                        ends)
+    return ends
+
+
+def moves(t, text, server=None):
+    s, c = t.talk(server or t.a, ['accept', 'duplex=100k', 'info', 'close'],
+                  ['duplex=100k', 'info', 'close'])
+    return t.exact(text, s, c)
+
+
+@case(150)
+def killed(t):
+    """kill -9 of either process under traffic."""
+    for way in ('block', 'et', 'lib'):
+        for m in (t.a, t.b):
+            s, c = flood(t, t.a, way=way)
+            victim, other = (s, c) if m is t.a else (c, s)
+            victim.kill()
+            other.finish(timeout=SOON)
+            victim.finish(timeout=SOON)
+            got = other.json('flood')
+            t.check(other.code == 0 and got.get('tx_end') in
+                    ('EPIPE', 'ECONNRESET') and
+                    got.get('rx_end') in ('eof', 'ECONNRESET'),
+                    f'{way}, on {m.name}', repr(other))
+    # Who waits for the dead one, in a call and in epoll_wait().
+    for way in ('block', 'et', 'peek', 'waitall', 'splice', 'lib'):
+        s, port = t.listen(t.a, ['accept', MOVED, 'say=moved', 'drain'],
+                           before=[f'way={way}'])
+        c = t.b.step(f'connect={t.a.at(port)}', MOVED, 'say=moved', 'hold')
+        s.line('moved')
+        c.line('moved')
+        c.kill()
+        s.finish(timeout=SOON)
+        c.finish()
+        t.check(s.code == 0 and s.json('drain').get('rx_end') in
+                ('eof', 'ECONNRESET'), f'a receiver that waits, {way}',
+                repr(s))
+    # Unread bytes at a close are a reset, as TCP has it.
+    s, c = t.talk(t.a, ['accept', MOVED, 'sleep=300', 'close'],
+                  [MOVED, 'put=50k', 'drain', 'break'])
+    t.check(s.code == 0 and c.code == 0 and
+            c.json('break').get('tx_end') in ('EPIPE', 'ECONNRESET'),
+            'close() with bytes unread', f'{s!r}\n{c!r}')
+    moves(t, 'afterwards')
+
+
+@case(200)
+def flaps(t):
+    """The link goes and comes back, under random traffic both ways."""
+    for m in (t.a, t.b):
+        # IPv6 addresses would go with the link, and with them more than this
+        # is about.
+        m.sh('echo 1 >/proc/sys/net/ipv6/conf/eth0/keep_addr_on_down')
+    for name, m, way, pattern in (
+            ('0.3 s, three times', t.a, 'block', '.3 1 .3 1 .3 1'),
+            ('1 s, twice', t.b, 'mix', '1 2 1 2'),
+            ('4 s', t.a, 'lib', '4 1')):
+        s, c = flood(t, t.b, way=way)
+        command = ''
+        for i, seconds in enumerate(pattern.split()):
+            command += (f'ip link set eth0 {("down", "up")[i % 2]}; '
+                        f'sleep {seconds}; ')
+        f = Running(m, ['bash', '-c', command])
+        f.finish(timeout=60 * SLOW)
+        for other in (t.a, t.b):
+            other.do.shell(f'ping -c 1 -W 5 {t.other(other).address}',
+                           timeout=30)
+        for p in (s, c):
+            p.tell()
+        over(t, name, s, c)
+    t.wait(lambda: moves_again(t), 'connections to move again', 30)
+    moves(t, 'afterwards')
+
+
+def moves_again(t):
+    s, c = t.talk(t.a, ['accept', 'pong=1,10', 'info', 'eof'],
+                  ['ping=1,10', SETTLED, 'info', 'shut', 'eof'])
+    return c.info().get('transport') == 'rdma'
+
+
+@case(200)
+def silent(t):
+    """The link stays away: keepalive, or a sender, notices."""
+    keep = ['set=keepalive:1', 'set=idle:1', 'set=intvl:1', 'set=cnt:3']
+    ways = ('block', 'et', 'lib')
+    waiting = []
+    for way in ways:
+        s, port = t.listen(t.a, ['accept', MOVED, 'say=moved', 'drain'],
+                           before=[f'way={way}', *keep])
+        c = t.b.step(*keep, f'connect={t.a.at(port)}', MOVED, 'say=moved',
+                     'drain')
+        waiting += [(s, f'keepalive, a receiver, {way}'),
+                    (c, f'keepalive, its peer, {way}')]
+    for way in ways:
+        s, port = t.listen(t.a, ['accept', MOVED, 'say=moved', 'hold',
+                                 'break'])
+        c = t.b.step(f'way={way}', f'connect={t.a.at(port)}', MOVED,
+                     'say=moved', 'sleep=4000', 'break')
+        waiting += [(c, f'a sender, {way}')]
+        s.line('moved')
+    for p, _ in waiting:
+        p.line('moved')
+    s, c = flood(t, t.b)
+    # From b, which cannot be told anything until the link is back.
+    Running(t.b, ['bash', '-c', f'sleep .5; ip link set eth0 down; '
+                  f'sleep {30 * SLOW}; ip link set eth0 up'])
+    start = time.monotonic()
+    time.sleep(1)
+    for p, name in waiting:
+        if p.machine is t.a:
+            p.finish(timeout=25 * SLOW)
+            t.check(p.code == 0, f'{name}: notices',
+                    repr(p) + f'\nafter {time.monotonic() - start:.1f} s')
+    s_ends = [x for x in (s, c) if x.machine is t.a][0]
+    s_ends.finish(timeout=max(1, 30 * SLOW - (time.monotonic() - start)))
+    t.check(s_ends.code == 0, 'both ways, on a: notices', repr(s_ends))
+    for p, name in waiting:
+        if p.machine is t.b:
+            p.finish(timeout=SOON)
+            t.check(p.code == 0, f'{name}: notices', repr(p))
+    other = s if s_ends is c else c
+    other.finish(timeout=SOON)
+    t.check(other.code == 0, 'both ways, on b: notices', repr(other))
+    t.wait(lambda: moves_again(t), 'connections to move again', 30)
+
+
+@case(240)
+def device(t):
+    """rdma link delete under traffic, and a new device."""
+    delete = 'rdma link delete rxe0'
+    add = 'rdma link add rxe0 type rxe netdev eth0'
+    for m in (t.a, t.b):
+        o = t.other(m)
+        # This one listens through all of it, for all addresses, that one for
+        # the device's.
+        s1, port1 = t.listen(m, ['20[', 'accept', 'pong=1,10', 'eof',
+                                 'close', ']'])
+        port2 = t.port()
+        s2, port2 = t.listen(m, ['20[', 'accept', 'pong=1,10', 'eof',
+                                 'close', ']'], port=port2,
+                             at=f'0.0.0.0:{port2}')
+        idle_s, port = t.listen(m, ['accept', MOVED, 'say=moved', 'drain'])
+        idle_c = o.step(f'connect={m.at(port)}', MOVED, 'say=moved', 'drain')
+        idle_s.line('moved')
+        idle_c.line('moved')
+        s, c = flood(t, m)
+        got = Running(m, delete.split()).finish(timeout=SOON)
+        t.check(got.code == 0, f'{m.name}: {delete}', repr(got))
+        ends = over(t, f'{m.name}: deleted', s, c)
+        t.check(all(e and (e['rx_end'] not in ('eof',) or
+                           e['tx_end'] != 'shut') for e in ends),
+                f'{m.name}: both know that it failed', ends)
+        for p in (idle_s, idle_c):
+            p.finish(timeout=SOON)
+            t.check(p.code == 0, f'{m.name}: an idle one, {p.machine.name}',
+                    repr(p))
+        # The other machine has one, this one not: it refuses or is silent.
+        for x in (t.a, t.b):
+            x.sysctl('rdma_ms', 1500)
+        port = t.port()
+        for again in ('', ' again'):
+            was = o.stat()
+            s, c = t.talk(m, ['accept', 'both=100k', 'info', 'close'],
+                          [SETTLED, 'both=100k', 'info', 'close'], port=port)
+            t.exact(f'{m.name}: a client of a host without a device{again}',
+                    s, c, moved=False)
+            now = o.stat()
+            t.check(c.info().get('reason') in ('silent', 'refused'),
+                    f'{m.name}: reason{again}', c.info())
+            t.check(now.get('rdma_asked', -1) - was.get('rdma_asked', 0) ==
+                    (not again), f'{m.name}: asks once{again}', (was, now))
+        s, c = t.talk(o, ['accept', 'both=100k', 'info', 'close'],
+                      [SETTLED, 'both=100k', 'info', 'close'])
+        t.exact(f'{m.name}: a client without a device', s, c, moved=False)
+        # connect() does not wait for the silence.
+        o.sysctl('rdma_ms', 20000)
+        s, c = t.talk(m, ['accept', 'both=10k', 'info', 'close'],
+                      ['both=10k', 'info', 'close'])
+        t.check(c.code == 0 and c.info().get('connect_ms', 99999) < 8000,
+                f'{m.name}: connect() does not wait', repr(c))
+        got = Running(m, add.split()).finish(timeout=SOON)
+        t.check(got.code == 0, f'{m.name}: {add}', repr(got))
+        for x in (t.a, t.b):
+            x.sysctl('rdma_ms', 20000)
+            x.sysctl('rdma_memo_s', 0)
+        time.sleep(1)
+        moves(t, f'{m.name}: a new listener on the new device', m)
+        moves(t, f'{m.name}: a new client on the new device', o)
+        for port, name in ((port1, 'its own address'), (port2, 'any')):
+            for _ in range(10):
+                c = o.step(f'connect={m.at(port)}', 'ping=1,10', SETTLED,
+                           'info', 'shut', 'eof').finish()
+                if c.info().get('transport') == 'rdma' or c.code:
+                    break
+                time.sleep(0.5)
+            t.check(c.info().get('transport') == 'rdma',
+                    f'{m.name}: a listener that was there, {name}', repr(c))
+        for p in (s1, s2):
+            p.kill()
+            p.finish()
+
+
+@case(200)
+def unload(t):
+    """The module stays while it is used, and goes when it is not."""
+    s, c = flood(t, t.a)
+    for m in (t.a, t.b):
+        r = m.do.shell('rmmod af_l5', timeout=30)
+        t.check(r['code'] not in (0, None), f'{m.name}: in use, it stays', r)
+    for p in (s, c):
+        p.tell()
+    over(t, 'it goes on', s, c)
+    for m in (t.a, t.b):
+        # While closed connections linger: not all is read, questions are open.
+        port = t.port()
+        s, _ = t.listen(t.a, ['4[', 'accept', ']', 'sleep=700'], port=port)
+        c = t.b.step('4[', f'connect={t.a.at(port)}', 'put=30k', ']')
+        c.finish()
+        s.finish()
+        r = m.do.shell(
+            'for i in $(seq 20); do rmmod af_l5 && exit; sleep 1; done; '
+            'lsmod; cat /proc/net/l5; exit 1', timeout=100 * SLOW)
+        if not t.check(r['code'] == 0, f'{m.name}: rmmod', r):
+            continue
+        r = m.do.shell('insmod /run/lab/job/af_l5.ko', timeout=60)
+        t.check(r['code'] == 0, f'{m.name}: insmod', r)
+        for x in (t.a, t.b):
+            x.sysctl('rdma_ms', 20000)
+            x.sysctl('match_ms', 5000)
+        moves(t, f'{m.name}: moves with the new one', m)
+    # RDMA itself cannot go, or goes and takes the connections along.
+    s, c = flood(t, t.a)
+    r = t.b.do.shell('modprobe -r rdma_rxe', timeout=60 * SLOW)
+    t.check(r['code'] is not None, 'b: modprobe -r rdma_rxe comes back', r)
+    gone = 'rxe0' not in t.b.sh('rdma link')['out']
+    if not gone:
+        for p in (s, c):
+            p.tell()
+    over(t, 'rdma_rxe ' + ('gone' if gone else 'stays'), s, c)
+    if gone:
+        t.b.sh('modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0')
+        t.wait(lambda: moves_again(t), 'connections to move again', 30)
+
+
+@case(150, last=True)
+def death(t):
+    """The other machine dies without a word."""
+    keep = ['set=keepalive:1', 'set=idle:1', 'set=intvl:1', 'set=cnt:3']
+    waiting = []
+    for way in ('block', 'et', 'lib'):
+        s, port = t.listen(t.b, ['accept', MOVED, 'say=moved', 'hold',
+                                 'drain'])
+        c = t.a.step(f'way={way}', *keep, f'connect={t.b.at(port)}', MOVED,
+                     'say=moved', 'drain')
+        waiting.append((c, f'keepalive, {way}'))
+        s, port = t.listen(t.b, ['accept', MOVED, 'say=moved', 'hold',
+                                 'drain'])
+        c2 = t.a.step(f'way={way}', f'connect={t.b.at(port)}', MOVED,
+                      'say=moved', 'sleep=3000', 'break')
+        waiting.append((c2, f'a sender, {way}'))
+        s, c3 = flood(t, t.b, way=way)
+        waiting.append((c3, f'both ways, {way}'))
+    for p, _ in waiting:
+        p.line('moved')
+    t.b.sh('(sleep 1; echo 1 >/proc/sys/kernel/sysrq; '
+           'echo b >/proc/sysrq-trigger) >/dev/null 2>&1 </dev/null &')
+    time.sleep(1)
+    for p, name in waiting:
+        p.finish(timeout=SOON)
+        t.check(p.code == 0, f'{name}: notices', repr(p))
+        t.note(f'{name}: {[json.loads(x) for x in p.lines if "_end" in x]}')
+    c = t.a.step(f'connect={t.a.at(t.port())}').finish()
+    if 'ECONNREFUSED' not in c.text:
+        raise Failed(repr(c))
+
+    def nothing():
+        s = t.a.stat()
+        return s.get('rdma_now') == 0 and s.get('rings_kb') == 0
+    t.wait(nothing, 'all to be given back', 60 * SLOW)
+    t.check(True, 'all is given back')
