@@ -21,14 +21,16 @@ static struct proto l5_proto = {
 
 /*
  * From which state to which. Everything not here is a bug of ours: a
- * connection changes from its bootstrap to rings at most once, at byte 0.
+ * connection changes from its bootstrap to rings at most once, at byte 0 if the
+ * peer is here and by way of L5_MOVING if it is on another host.
  */
 static const u8 l5_next[L5_STATE_MAX] = {
 	[L5_IDLE]	= BIT(L5_LISTEN) | BIT(L5_CONNECTING) | BIT(L5_BASE) |
 			  BIT(L5_SHM),
 	[L5_LISTEN]	= BIT(L5_IDLE),
 	[L5_CONNECTING]	= BIT(L5_IDLE) | BIT(L5_BASE) | BIT(L5_SHM),
-	[L5_BASE]	= BIT(L5_IDLE),
+	[L5_BASE]	= BIT(L5_IDLE) | BIT(L5_MOVING),
+	[L5_MOVING]	= BIT(L5_IDLE) | BIT(L5_SHM),
 	[L5_SHM]	= BIT(L5_IDLE),
 };
 
@@ -52,6 +54,7 @@ bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason)
 		[L5_LISTEN]	= TCP_LISTEN,
 		[L5_CONNECTING]	= TCP_SYN_SENT,
 		[L5_BASE]	= TCP_ESTABLISHED,
+		[L5_MOVING]	= TCP_ESTABLISHED,
 		[L5_SHM]	= TCP_ESTABLISHED,
 	};
 	int from = READ_ONCE(l5->state);
@@ -65,7 +68,8 @@ bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason)
 
 	WRITE_ONCE(l5->sk.sk_state, tcp_state[to]);
 	if (to == L5_SHM)
-		l5_count(l5, L5_STAT_CONN_SHM, 1);
+		l5_count(l5, from == L5_MOVING ? L5_STAT_CONN_RDMA :
+						 L5_STAT_CONN_SHM, 1);
 	if (to == L5_BASE) {
 		l5_count(l5, L5_STAT_CONN_BASE, 1);
 		l5_count(l5, L5_STAT_FALLBACK + reason, 1);
@@ -160,6 +164,7 @@ struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
 	l5->ln = l5_net(net);
 	l5->state = L5_IDLE;
 	l5->spin_us = -1;
+	l5->rdma_want = -1;
 	mutex_init(&l5->lock);
 	mutex_init(&l5->tx_lock);
 	mutex_init(&l5->rx_lock);
@@ -221,15 +226,20 @@ static int __init l5_init(void)
 	err = l5_net_init();
 	if (err)
 		goto err_proto;
+	err = l5_door_init();
+	if (err)
+		goto err_net;
 	l5_family_ops.family = l5_family;
 	err = sock_register(&l5_family_ops);
 	if (err) {
 		pr_err("af_l5: cannot register family %d: %d\n", l5_family,
 		       err);
-		goto err_net;
+		goto err_door;
 	}
 	return 0;
 
+err_door:
+	l5_door_exit();
 err_net:
 	l5_net_exit();
 err_proto:
@@ -242,6 +252,7 @@ static void __exit l5_exit(void)
 	sock_unregister(l5_family);
 	/* the last packet of a closed listener may still be in our callbacks */
 	synchronize_net();
+	l5_door_exit();
 	/* connections and sockets end by RCU callbacks of ours */
 	rcu_barrier();
 	l5_net_exit();

@@ -130,7 +130,7 @@ static void l5_boot_error_report(struct sock *bsk)
 	l5 = bsk->sk_user_data;
 	if (l5) {
 		l5_boot_error(l5);
-		if (l5_state(l5) == L5_SHM)
+		if (l5_state(l5) == L5_SHM || l5_state(l5) == L5_MOVING)
 			l5_map_note(l5);
 		/* the wait queue is shared, so this is the bootstrap's too */
 		l5->sk.sk_error_report(&l5->sk);
@@ -151,8 +151,10 @@ static void l5_boot_state_change(struct sock *bsk)
 			l5_meet_established(l5);
 		if (READ_ONCE(bsk->sk_err))
 			l5_boot_error(l5);
-		if (l5_state(l5) == L5_SHM)
+		if (l5_state(l5) == L5_SHM || l5_state(l5) == L5_MOVING) {
+			l5_move_fin_in(l5);
 			l5_map_note(l5);
+		}
 		l5->sk.sk_state_change(&l5->sk);
 	}
 	read_unlock_bh(&bsk->sk_callback_lock);
@@ -336,6 +338,12 @@ void l5_boot_release(struct l5_sock *l5)
 		l5_meet_close(l5);
 	}
 	l5_opts_push(l5);
+	l5_door_unlisten(l5);
+	/* which AF_UNIX does not know */
+	abort = l5->proto != L5PROTO_UNIX && sock_flag(bsk, SOCK_LINGER) &&
+		!READ_ONCE(bsk->sk_lingertime);
+	if (!abort)
+		l5_move_wait_acked(l5);
 	/*
 	 * First take the bootstrap its callbacks: what it hears from here on
 	 * enters no meeting, and it may outlive us and the module. A listener
@@ -349,12 +357,13 @@ void l5_boot_release(struct l5_sock *l5)
 	}
 	write_unlock_bh(&bsk->sk_callback_lock);
 	l5_meet_cancel(l5);
-	/* which AF_UNIX does not know */
-	abort = l5->proto != L5PROTO_UNIX && sock_flag(bsk, SOCK_LINGER) &&
-		!READ_ONCE(bsk->sk_lingertime);
 	/* a late match may have decided just before */
-	if (l5_state(l5) == L5_SHM && l5_conn_close(l5, abort))
+	if (l5_state(l5) == L5_SHM || l5_state(l5) == L5_MOVING)
+		abort = l5_conn_close(l5, abort);
+	if (abort)
 		l5_reset(l5);
+	l5_rdma_detach(l5, abort);
+	l5_mailbox_release(l5);
 	sock_release(boot);
 	if (l5->conn)
 		l5_conn_put(l5->conn);
@@ -513,6 +522,7 @@ static int l5_connected(struct l5_sock *l5, int flags)
 	}
 	if (l5_state(l5) == L5_BASE)
 		l5_connect_settle(l5);
+	l5_move_wait(l5);
 	return 0;
 }
 
@@ -535,7 +545,7 @@ static int l5_disconnect(struct socket *sock, struct l5_sockaddr *addr,
 	/* a handshake that was under way has ended by now, or never will */
 	lock_sock(bsk);
 	l5_meet_cancel(l5);
-	if (l5_state(l5) == L5_SHM) {
+	if (l5_state(l5) == L5_SHM || l5_state(l5) == L5_MOVING) {
 		l5_conn_close(l5, true);
 		WRITE_ONCE(l5->nopair, L5_REASON_CONNECT);
 	}
@@ -543,6 +553,8 @@ static int l5_disconnect(struct socket *sock, struct l5_sockaddr *addr,
 		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
 	release_sock(bsk);
 	mutex_unlock(&l5->lock);
+	l5_door_unlisten(l5);
+	l5_rdma_detach(l5, true);
 	return err;
 }
 
@@ -614,6 +626,8 @@ int l5_listen(struct socket *sock, int backlog)
 		l5_listen_unhook(l5);
 	else if (fresh)
 		l5_set_state(l5, L5_LISTEN, L5_REASON_NONE);
+	if (fresh && !err)
+		l5_door_listen(l5);
 	l5_opts_pull(l5);
 	mutex_unlock(&l5->lock);
 	return err;
@@ -649,6 +663,8 @@ static void l5_accepted(struct l5_sock *l5, struct l5_sock *listener,
 	l5_set_state(l5, L5_BASE, why ?: L5_REASON_PEER);
 	if (conn)
 		l5_conn_put(conn);
+	if (!why || why == L5_REASON_PEER)
+		l5_door_hope(l5, listener);
 }
 
 /* Accept the bootstrap's next child and the meeting it may have had. */
@@ -753,12 +769,20 @@ int l5_shutdown(struct socket *sock, int how)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
 	bool unlisten = false;
+	struct l5_rdma *rd;
 	int err;
 
 	mutex_lock(&l5->lock);
 	/* a half-open meeting is not worth waiting for */
 	l5_meet_stay(l5, L5_REASON_TIMEOUT);
-	if (l5_state(l5) == L5_SHM)
+	/* a FIN is the last that TCP carries, or comes after a cut is known */
+	rd = l5_move_hope(l5);
+	if (rd && !l5_rdma_tx_begin(rd)) {
+		rd = NULL;
+		if (how == SHUT_WR || how == SHUT_RDWR)
+			l5_move_wait_acked(l5);
+	}
+	if (l5_tx_rings(l5) || l5_rx_rings(l5))
 		l5_shutdown_ring(l5, how);
 	/* TCP stops listening, AF_UNIX only refuses */
 	if (l5_state(l5) == L5_LISTEN && l5->proto != L5PROTO_UNIX &&
@@ -767,6 +791,8 @@ int l5_shutdown(struct socket *sock, int how)
 		l5_meet_close(l5);
 	}
 	err = l5->boot->ops->shutdown(l5->boot, how);
+	if (rd)
+		l5_rdma_tx_end(rd);
 	if (l5_state(l5) == L5_SHM)
 		l5_shutdown_closed(l5);
 	if (unlisten) {
@@ -776,9 +802,11 @@ int l5_shutdown(struct socket *sock, int how)
 		l5_connect_failed(l5);
 	}
 	mutex_unlock(&l5->lock);
+	if (unlisten)
+		l5_door_unlisten(l5);
 	l5_boot_error(l5);
 	/* AF_UNIX tells only the peer */
-	if (l5_state(l5) == L5_SHM)
+	if (l5_state(l5) == L5_SHM || l5_state(l5) == L5_MOVING)
 		l5_map_note(l5);
 	return err;
 }

@@ -9,6 +9,7 @@
 #define L5_COMPAT_H
 
 #include <linux/fs.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/net.h>
 #include <linux/sysctl.h>
@@ -77,6 +78,23 @@ static inline void l5_timer_stop(struct timer_list *t)
 #else
 #define L5_SYSCTL_END	{ }
 #endif
+
+/* handlers cannot change the table they are called for since 6.11 */
+#if L5_KERNEL(6, 11)
+#define L5_CTL_CONST		const
+#else
+#define L5_CTL_CONST
+#endif
+
+/* a reference to a memory cgroup that is known to be there, or NULL */
+static inline struct mem_cgroup *l5_memcg_get(struct mem_cgroup *memcg)
+{
+#ifdef CONFIG_MEMCG
+	if (memcg && !css_tryget(&memcg->css))
+		return NULL;
+#endif
+	return memcg;
+}
 
 static inline struct ctl_table_header *
 l5_sysctl_register(struct net *net, const char *path, struct ctl_table *table,

@@ -16,6 +16,7 @@
 #include <linux/sched/stat.h>
 #include <linux/socket.h>
 #include <linux/sockios.h>
+#include <linux/tcp.h>
 #include <net/tcp_states.h>
 
 #include <asm/ioctls.h>
@@ -34,10 +35,13 @@ bool l5_rx_ended(struct l5_sock *l5)
 	bool ended;
 
 	ended = test_bit(L5_END_FIN, &l5_peer(l5)->flags) ||
-		READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN ||
 		READ_ONCE(bsk->sk_err) || READ_ONCE(l5->sk.sk_err) ||
-		READ_ONCE(bsk->sk_state) == TCP_CLOSE ||
-		sock_flag(bsk, SOCK_DONE);
+		test_bit(L5_END_DEAF, &l5_own(l5)->flags);
+	/* from another host TCP's end is here before the last record */
+	if (!ended && l5_rdma_says_end(l5))
+		ended = READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN ||
+			READ_ONCE(bsk->sk_state) == TCP_CLOSE ||
+			sock_flag(bsk, SOCK_DONE) || l5_rdma_lost(l5);
 	/* P: the end, then the ring; pairs with whatever orders the end after
 	 * the last record: set_bit() under tx_lock, or a packet
 	 */
@@ -74,7 +78,8 @@ bool l5_tx_ended(struct l5_sock *l5)
 	       READ_ONCE(bsk->sk_shutdown) & SEND_SHUTDOWN ||
 	       READ_ONCE(bsk->sk_state) == TCP_CLOSE ||
 	       test_bit(L5_END_FIN, &l5_own(l5)->flags) ||
-	       test_bit(L5_END_CLOSED, &l5_peer(l5)->flags);
+	       test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) ||
+	       l5_rdma_lost(l5);
 }
 
 /* Is the peer gone, and that all? TCP takes bytes then, and is reset. */
@@ -86,6 +91,7 @@ static bool l5_tx_gone(struct l5_sock *l5)
 	       !READ_ONCE(l5->sk.sk_err) &&
 	       !(READ_ONCE(bsk->sk_shutdown) & SEND_SHUTDOWN) &&
 	       READ_ONCE(bsk->sk_state) != TCP_CLOSE &&
+	       test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
 	       !test_bit(L5_END_FIN, &l5_own(l5)->flags);
 }
 
@@ -95,13 +101,31 @@ static bool l5_tx_ready(struct l5_sock *l5)
 }
 
 /*
+ * Say that this end is about to sleep: in its control page, and to a peer on
+ * another host by a message.
+ */
+static void l5_arm_rx(struct l5_sock *l5)
+{
+	l5_wait_arm(&l5_own(l5)->ctrl->rx_wait);
+	if (l5->conn->rdma)
+		l5_rdma_arm(l5);
+}
+
+static void l5_arm_tx(struct l5_sock *l5)
+{
+	l5_wait_arm(&l5_own(l5)->ctrl->tx_wait);
+	if (l5->conn->rdma)
+		l5_rdma_arm_room(l5, l5_ring_extent(l5) / 2);
+}
+
+/*
  * Sleep until there is something to do. The wait word is armed before the look
  * that decides to sleep: see l5_ring.h, E and F. What is ready at once leaves
  * it clear, or the peer would ring for nothing.
  *
  * Return: 0, -EAGAIN after *timeo, or as sock_intr_errno().
  */
-#define l5_sleep(l5, timeo, word, ready) ({				\
+#define l5_sleep(l5, timeo, arm, ready) ({				\
 	struct l5_sock *__l5 = (l5);					\
 	long *__timeo = (timeo);					\
 	DEFINE_WAIT_FUNC(__wait, woken_wake_function);			\
@@ -109,7 +133,7 @@ static bool l5_tx_ready(struct l5_sock *l5)
 									\
 	add_wait_queue(sk_sleep(&__l5->sk), &__wait);			\
 	while (!(ready)) {						\
-		l5_wait_arm(&l5_own(__l5)->ctrl->word);			\
+		arm(__l5);						\
 		if (ready)						\
 			break;						\
 		if (!*__timeo)						\
@@ -238,16 +262,16 @@ static int l5_wait_rx(struct l5_sock *l5, long *timeo, bool may_spin,
 
 	if (!*timeo) {
 		/* who asked once and for all to be told polls no more */
-		l5_wait_arm(&l5_own(l5)->ctrl->rx_wait);
+		l5_arm_rx(l5);
 		return l5_rx_ready(l5, seen) ? 0 : -EAGAIN;
 	}
 	if (may_spin)
 		ns = l5_spin_ns(l5, &adapt);
 	if (!ns && !adapt)
-		return l5_sleep(l5, timeo, rx_wait, l5_rx_ready(l5, seen));
+		return l5_sleep(l5, timeo, l5_arm_rx, l5_rx_ready(l5, seen));
 	start = local_clock();
 	if (!ns || !l5_spin(l5, start, ns))
-		err = l5_sleep(l5, timeo, rx_wait, l5_rx_ready(l5, seen));
+		err = l5_sleep(l5, timeo, l5_arm_rx, l5_rx_ready(l5, seen));
 	if (adapt)
 		l5_spun(l5, local_clock() - start);
 	return err;
@@ -367,7 +391,7 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 		if (n == -EAGAIN) {
 			/* who may not wait has armed it for an edge */
 			sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &l5->sk);
-			n = l5_sleep(l5, &timeo, tx_wait, l5_tx_ready(l5));
+			n = l5_sleep(l5, &timeo, l5_arm_tx, l5_tx_ready(l5));
 		}
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
@@ -441,19 +465,25 @@ int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
 	bool nonblock = msg->msg_flags & MSG_DONTWAIT;
+	struct l5_rdma *rd;
 	int err;
 
 	err = l5_connecting(l5, nonblock, sock_sndtimeo(&l5->sk, nonblock));
 	if (err)
 		return err;
-	if (l5_state(l5) == L5_SHM)
+	if (l5_tx_rings(l5))
 		return l5_shm_sendmsg(l5, msg, len);
 	if (l5->proto == L5PROTO_UNIX && msg->msg_controllen) {
 		err = l5_scm_check(msg);
 		if (err)
 			return err;
 	}
+	rd = l5_move_hope(l5);
+	if (rd && !l5_rdma_tx_begin(rd))
+		return l5_shm_sendmsg(l5, msg, len);
 	err = l5_boot_sendmsg(l5, msg, len);
+	if (rd)
+		l5_rdma_tx_end(rd);
 	/* connected by sending, with TCP Fast Open */
 	if (err >= 0 && l5_state(l5) == L5_IDLE)
 		l5_set_state(l5, L5_BASE, L5_REASON_CONNECT);
@@ -475,7 +505,7 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		return -EINVAL;
 	/* a process that sends from a mapped ring looks at nothing else */
 	if (sock_flag(&l5->sk, SOCK_FASYNC))
-		l5_wait_arm(&l5_own(l5)->ctrl->rx_wait);
+		l5_arm_rx(l5);
 	for (;;) {
 		ended = l5_rx_ended(l5);
 		n = l5_ring_lock(l5, L5_LOCK_RX, timeo);
@@ -520,6 +550,88 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	return n == -EAGAIN ? 0 : n;
 }
 
+/* Is there anything to be heard from TCP, more than @seen bytes, or an end? */
+static bool l5_boot_readable(const struct l5_sock *l5, size_t seen)
+{
+	const struct sock *bsk = l5->boot->sk;
+	const struct tcp_sock *tp = tcp_sk(bsk);
+
+	return READ_ONCE(tp->rcv_nxt) - READ_ONCE(tp->copied_seq) > seen ||
+	       READ_ONCE(bsk->sk_err) || READ_ONCE(l5->sk.sk_err) ||
+	       READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN ||
+	       READ_ONCE(bsk->sk_state) == TCP_CLOSE ||
+	       sock_flag(bsk, SOCK_DONE);
+}
+
+static int l5_move_wait_rx(struct l5_sock *l5, long *timeo, size_t seen)
+{
+	DEFINE_WAIT_FUNC(wait, woken_wake_function);
+	int err = 0;
+
+	add_wait_queue(sk_sleep(&l5->sk), &wait);
+	while (!l5_boot_readable(l5, seen) && !l5_rx_rings(l5)) {
+		if (!*timeo)
+			err = -EAGAIN;
+		else if (signal_pending(current))
+			err = sock_intr_errno(*timeo);
+		if (err)
+			break;
+		*timeo = wait_woken(&wait, TASK_INTERRUPTIBLE, *timeo);
+	}
+	remove_wait_queue(sk_sleep(&l5->sk), &wait);
+	return err;
+}
+
+/*
+ * Receive on a socket that TCP carries so far. Never asleep inside TCP: what
+ * comes next may come by the ring.
+ */
+static int l5_move_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
+			   int flags)
+{
+	long timeo = sock_rcvtimeo(&l5->sk, flags & MSG_DONTWAIT);
+	size_t target = sock_rcvlowat(&l5->sk, flags & MSG_WAITALL, len);
+	bool peek = flags & MSG_PEEK;
+	size_t done = 0, seen = 0;
+	int n;
+
+	for (;;) {
+		if (l5_rx_rings(l5)) {
+			n = l5_shm_recvmsg(l5, msg, len - done, flags);
+			return n < 0 && done ? (int)done : n + (int)done;
+		}
+		n = l5_boot_recvmsg(l5, msg, len - done, flags | MSG_DONTWAIT);
+		if (n > 0 && peek && n < (int)target && n > (int)seen &&
+		    timeo) {
+			/* one look more, from the start */
+			seen = n;
+			iov_iter_revert(&msg->msg_iter, n);
+		} else if (n > 0 && peek) {
+			return n;
+		} else if (n > 0) {
+			done += n;
+			l5_rdma_rx_look(l5);
+		}
+		if (n == 0 && len > done) {
+			/* the end, unless a cut came before it */
+			l5_rdma_rx_look(l5);
+			if (!l5_rx_rings(l5))
+				return done;
+			continue;
+		}
+		if (n < 0 && n != -EAGAIN)
+			return done ?: n;
+		if (done >= target || done == len)
+			return done;
+		n = l5_move_wait_rx(l5, &timeo, seen);
+		if (n && seen)
+			return l5_boot_recvmsg(l5, msg, len,
+					       flags | MSG_DONTWAIT);
+		if (n)
+			return done ?: n;
+	}
+}
+
 /**
  * l5_recvmsg() - receive on a socket in any state
  * @sock: the socket
@@ -538,8 +650,12 @@ int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 	err = l5_connecting(l5, nonblock, sock_rcvtimeo(&l5->sk, nonblock));
 	if (err)
 		return err;
-	if (l5_state(l5) == L5_SHM && !(flags & MSG_ERRQUEUE))
+	if (flags & MSG_ERRQUEUE)
+		return l5_boot_recvmsg(l5, msg, len, flags);
+	if (l5_rx_rings(l5))
 		return l5_shm_recvmsg(l5, msg, len, flags);
+	if (!(flags & MSG_OOB) && l5_move_hope(l5))
+		return l5_move_recvmsg(l5, msg, len, flags);
 	return l5_boot_recvmsg(l5, msg, len, flags);
 }
 
@@ -565,6 +681,33 @@ static bool l5_poll_readable(struct l5_sock *l5)
 	return ret;
 }
 
+/* One direction is the ring's, or both but not for long; see move.c. */
+static __poll_t l5_moving_poll(struct l5_sock *l5, struct file *file,
+			       poll_table *wait)
+{
+	const __poll_t in = EPOLLIN | EPOLLRDNORM;
+	const __poll_t out = EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
+	__poll_t mask;
+
+	if (l5_rx_rings(l5))
+		l5_arm_rx(l5);
+	mask = l5->boot->ops->poll(file, l5->boot, NULL);
+	if (l5_rx_rings(l5)) {
+		if (!l5_rdma_says_end(l5) && !READ_ONCE(l5->boot->sk->sk_err))
+			mask &= ~(in | EPOLLRDHUP | EPOLLHUP);
+		if (l5_rx_ended(l5) || l5_ring_readable(l5))
+			mask |= in;
+	}
+	if (l5_tx_rings(l5) && !l5_tx_ended(l5)) {
+		mask &= ~out;
+		if (!l5_ring_writable(l5))
+			l5_arm_tx(l5);
+		if (l5_ring_writable(l5))
+			mask |= out;
+	}
+	return mask;
+}
+
 /**
  * l5_poll() - what could be done without waiting
  * @file: the socket's file
@@ -581,30 +724,33 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 {
 	const __poll_t out = EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
 	struct l5_sock *l5 = l5_sk(sock->sk);
-	struct l5_ctrl *ctrl;
-	bool fin, readable, in;
+	bool fin, says, readable, in;
 	__poll_t mask;
 
 	sock_poll_wait(file, sock, wait);
 	l5_boot_error(l5);
 	if (l5_undecided(l5))
 		return 0;
-	if (l5_state(l5) != L5_SHM) {
+	if (!l5_rx_rings(l5) && !l5_tx_rings(l5)) {
 		mask = l5->boot->ops->poll(file, l5->boot, NULL);
 		/* the handshake may be over since */
 		if (l5_undecided(l5))
 			return 0;
-		if (l5_state(l5) != L5_SHM)
+		if (!l5_rx_rings(l5) && !l5_tx_rings(l5))
 			return mask;
 	}
+	if (l5_state(l5) == L5_MOVING)
+		return l5_moving_poll(l5, file, wait);
 
-	ctrl = l5_own(l5)->ctrl;
 	/* not for who waits for room alone: the peer would ring for nothing */
 	in = poll_requested_events(wait) & (EPOLLIN | EPOLLRDNORM);
 	if (in)
-		l5_wait_arm(&ctrl->rx_wait);
+		l5_arm_rx(l5);
 	fin = test_bit(L5_END_FIN, &l5_peer(l5)->flags);
+	says = l5_rdma_says_end(l5);
 	mask = l5->boot->ops->poll(file, l5->boot, NULL);
+	if (!says && !READ_ONCE(l5->boot->sk->sk_err))
+		mask &= ~(EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLHUP);
 	if (fin)
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLRDHUP;
 	if (READ_ONCE(l5->sk.sk_err))
@@ -623,7 +769,7 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 		return mask;
 	if (!l5_ring_writable(l5)) {
 		sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &l5->sk);
-		l5_wait_arm(&ctrl->tx_wait);
+		l5_arm_tx(l5);
 		if (!l5_ring_writable(l5))
 			mask &= ~out;
 	}

@@ -17,9 +17,12 @@
  *             mappings do, references the l5_conn and not the socket. Its end
  *             tells that the process will not give back a lock word.
  *
- * Lifetimes: l5_sock.conn changes only while the state is IDLE or CONNECTING
- * and stays for life once the state is SHM, so who reads SHM (acquire) may use
- * it until the release of the socket, which no system call outlives.
+ * Lifetimes: l5_sock.conn changes only while the state is IDLE, CONNECTING or
+ * BASE and stays for life once the state is MOVING or SHM, so who reads one of
+ * these (acquire) may use it until the release of the socket, which no system
+ * call outlives.
+ *
+ * RDMA has objects and locks of its own, see rdma.h.
  *
  * Lock order, outer to inner
  *
@@ -61,12 +64,21 @@
 #include "../uapi/l5_ring.h"
 #include "compat.h"
 
+struct l5_rdma;
+struct l5_door;
+struct l5_mailbox;
+struct l5_poller;
+
+/* Of a header word, or the word after a record, sent as L5_NOTIFY_ONE. */
+#define L5_REC_LATE	(0x40000000ULL << 32)
+
 /* What a socket is. l5_set_state() alone changes it. */
 enum l5_state {
 	L5_IDLE,	/* fresh, bound, or disconnected */
 	L5_LISTEN,
 	L5_CONNECTING,	/* until it is decided what carries the bytes */
 	L5_BASE,	/* the bootstrap socket does */
+	L5_MOVING,	/* it does, until what was sent on it is read; see move.c */
 	L5_SHM,		/* rings do, the bootstrap socket carries FIN and RST */
 	L5_STATE_MAX
 };
@@ -105,6 +117,7 @@ struct l5_acct {
  * @next: number after the last page there
  * @npages: pages the ring owns
  * @granted: pages it may own without asking
+ * @remote: written by another host, one that sends L5_NOTIFY_ONE
  * @starved: not 0: no memory until the reader is in this page; see ring.c
  * @fill_lock: guards @pages and the numbers above against the other end, which
  *	may want the whole ring to map it
@@ -129,6 +142,7 @@ struct l5_end {
 	u64 starved;
 	u32 npages;
 	u32 granted;
+	bool remote;
 	struct mutex fill_lock;
 	struct l5_map_state *state;
 	struct list_head mappers;
@@ -157,6 +171,9 @@ struct l5_end {
  * @reason: why not paired, if not
  * @paired: the outcome, valid once unhashed
  * @end: the two ends
+ * @wish: sizes for the rings that the end here writes and reads, of RDMA
+ * @rdma: what keeps the rings like those of another host, NULL if both ends are
+ *	here; set before the state of a socket says that there are rings
  * @acct: whom the memory is charged to
  * @memcg: likewise
  * @rcu: delays the end
@@ -172,6 +189,8 @@ struct l5_conn {
 	enum l5_reason reason;
 	bool paired;
 	struct l5_end end[2];
+	u32 wish[2];
+	struct l5_rdma *rdma;
 	struct l5_acct *acct;
 	struct mem_cgroup *memcg;
 	struct rcu_head rcu;
@@ -220,6 +239,11 @@ struct l5_opts {
  * @err_lock: see l5_boot_error()
  * @closing: a listener that takes no more meetings; under @pending_lock
  * @conn: see the top of this file
+ * @rd: what may come of RDMA, NULL if nothing can; for life
+ * @door: of a listener that answers for RDMA
+ * @mailbox: of a listener whose mailbox was mapped
+ * @rdma_want: option L5_RDMA
+ * @rdma_wait: option L5_RDMA_WAIT
  * @lock: serialises connect, listen and disconnect
  * @tx_lock: serialises senders
  * @rx_lock: serialises receivers
@@ -248,6 +272,11 @@ struct l5_sock {
 	struct l5_opts opts;
 	spinlock_t err_lock;
 	struct l5_conn *conn;
+	struct l5_rdma *rd;
+	struct l5_door *door;
+	struct l5_mailbox *mailbox;
+	int rdma_want;
+	int rdma_wait;
 	struct mutex lock;
 	struct mutex tx_lock;
 	struct mutex rx_lock;
@@ -316,7 +345,13 @@ void l5_meet_close(struct l5_sock *listener);
 void l5_meet_init_conn(struct l5_conn *conn);
 
 /* ring.c */
+struct l5_conn *l5_conn_make(struct l5_net *ln, struct mem_cgroup *memcg);
 struct l5_conn *l5_conn_alloc(struct l5_sock *client);
+bool l5_conn_fix(struct l5_conn *conn, u32 client, u32 server);
+void l5_conn_wishes(struct l5_conn *conn, const struct sock *sk);
+u32 l5_conn_wish(const struct l5_conn *conn, bool tx);
+void l5_conn_bell(struct l5_conn *conn, int end, bool room);
+u64 l5_ring_seen(struct l5_sock *l5, u64 from);
 void l5_conn_put(struct l5_conn *conn);
 bool l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener);
 void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5);
@@ -338,6 +373,7 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 		     size_t len);
 size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough);
+u32 l5_ring_extent(const struct l5_sock *l5);
 bool l5_ring_readable(struct l5_sock *l5);
 bool l5_ring_writable(struct l5_sock *l5);
 void l5_ring_violation(struct l5_sock *l5);
@@ -347,6 +383,7 @@ int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma);
 int l5_map_ioctl(struct l5_sock *l5, unsigned int cmd, unsigned long arg);
 void l5_map_flag(struct l5_end *e, u32 flags);
 void l5_map_note(struct l5_sock *l5);
+int l5_map_lone_page(struct vm_area_struct *vma, struct page *page);
 bool l5_map_forget(struct l5_end *e, u32 id, u32 *word, u32 old, u32 to);
 
 /* io.c */
@@ -390,6 +427,15 @@ enum l5_stat {
 	L5_STAT_SPINS,
 	L5_STAT_VIOLATIONS,
 	L5_STAT_MAPS,
+	L5_STAT_CONN_RDMA,
+	L5_STAT_RDMA_ASKED,
+	L5_STAT_RDMA_REFUSED,
+	L5_STAT_RDMA_SILENT,
+	L5_STAT_RDMA_FAILED,
+	L5_STAT_RDMA_BROKEN,
+	L5_STAT_RDMA_POSTS,
+	L5_STAT_RDMA_MESSAGES,
+	L5_STAT_RDMA_WAKES,
 	L5_STAT_FALLBACK,	/* and one for each reason after it */
 	L5_STAT_MAX = L5_STAT_FALLBACK + L5_REASON_MAX
 };
@@ -405,6 +451,16 @@ struct l5_stats {
  * @ring_kb: net.l5.ring_kb: size of a ring when no buffer size was asked for
  * @ring_max_kb: net.l5.ring_max_kb: most that SO_SNDBUF and SO_RCVBUF can get
  * @match_ms: net.l5.match_ms: how long to wait for a server known to be AF_L5
+ * @rdma: net.l5.rdma: whether to ask and to answer for RDMA
+ * @rdma_ms: net.l5.rdma_ms: how long a question may take
+ * @rdma_memo_s: net.l5.rdma_memo_s: how long its answer is remembered
+ * @rdma_max: net.l5.rdma_max: queue pairs at a time
+ * @rdma_poll: net.l5.rdma_poll: whether a thread sends what is published
+ * @rdma_poll_idle_ms: net.l5.rdma_poll_idle_ms: how long it looks for more
+ * @rdma_notify: net.l5.rdma_notify: &enum l5_notify
+ * @rdma_chain: net.l5.rdma_chain: whether one post is for a whole batch
+ * @rdma_now: queue pairs there are
+ * @poller: the thread, see poller.c
  * @acct: memory charged
  * @stats: counters
  * @lock: guards @socks
@@ -417,6 +473,16 @@ struct l5_net {
 	unsigned int ring_kb;
 	unsigned int ring_max_kb;
 	unsigned int match_ms;
+	unsigned int rdma;
+	unsigned int rdma_ms;
+	unsigned int rdma_memo_s;
+	unsigned int rdma_max;
+	unsigned int rdma_poll;
+	unsigned int rdma_poll_idle_ms;
+	unsigned int rdma_notify;
+	unsigned int rdma_chain;
+	atomic_t rdma_now;
+	struct l5_poller *poller;
 	struct l5_acct *acct;
 	struct l5_stats __percpu *stats;
 	spinlock_t lock;
@@ -431,9 +497,127 @@ void l5_net_del(struct l5_sock *l5);
 int l5_net_init(void);
 void l5_net_exit(void);
 
+static inline void l5_net_count(const struct l5_net *ln, int stat, u64 n)
+{
+	this_cpu_add(ln->stats->v[stat], n);
+}
+
 static inline void l5_count(const struct l5_sock *l5, int stat, u64 n)
 {
-	this_cpu_add(l5->ln->stats->v[stat], n);
+	l5_net_count(l5->ln, stat, n);
+}
+
+/* RDMA: see rdma.h. Without it in the kernel there is none of this. */
+#ifdef L5_WITH_RDMA
+
+/* door.c */
+int l5_door_init(void);
+void l5_door_exit(void);
+enum l5_reason l5_door_ask(struct l5_sock *l5);
+void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener);
+void l5_door_listen(struct l5_sock *l5);
+void l5_door_unlisten(struct l5_sock *l5);
+
+/* rdma.c */
+void l5_rdma_put(struct l5_rdma *rd);
+void l5_rdma_push(struct l5_conn *conn, bool bell);
+void l5_rdma_arm(struct l5_sock *l5);
+void l5_rdma_arm_room(struct l5_sock *l5, u32 low);
+void l5_rdma_bell(struct l5_conn *conn);
+void l5_rdma_fin(struct l5_conn *conn);
+bool l5_rdma_late(u64 *slot, u64 *after);
+
+/* move.c */
+struct l5_rdma *l5_move_hope(struct l5_sock *l5);
+bool l5_tx_moved(struct l5_sock *l5);
+bool l5_rx_moved(struct l5_sock *l5);
+bool l5_rdma_lost(const struct l5_sock *l5);
+bool l5_rdma_says_end(const struct l5_sock *l5);
+bool l5_rdma_tx_begin(struct l5_rdma *rd);
+void l5_rdma_tx_end(struct l5_rdma *rd);
+void l5_rdma_rx_look(struct l5_sock *l5);
+int l5_move_stop(struct l5_sock *l5);
+void l5_move_fin_in(struct l5_sock *l5);
+void l5_move_wait_acked(struct l5_sock *l5);
+void l5_move_wait(struct l5_sock *l5);
+void l5_rdma_detach(struct l5_sock *l5, bool reset);
+bool l5_rdma_undecided(struct l5_sock *l5);
+void l5_rdma_get_info(struct l5_sock *l5, struct l5_rdma_info *info);
+
+/* poller.c */
+bool l5_poller_runs(const struct l5_net *ln);
+void l5_poller_set(struct l5_net *ln);
+int l5_poller_init(struct l5_net *ln);
+void l5_poller_exit(struct l5_net *ln);
+
+/* mailbox.c */
+int l5_mailbox_mmap(struct l5_sock *l5, struct vm_area_struct *vma);
+void l5_mailbox_release(struct l5_sock *l5);
+u32 l5_rdma_mailbox(const struct l5_sock *l5);
+
+#else
+
+static inline int l5_door_init(void) { return 0; }
+static inline void l5_door_exit(void) { }
+static inline enum l5_reason l5_door_ask(struct l5_sock *l5)
+{
+	return L5_REASON_PEER;
+}
+
+static inline void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener) {}
+static inline void l5_door_listen(struct l5_sock *l5) { }
+static inline void l5_door_unlisten(struct l5_sock *l5) { }
+static inline void l5_rdma_put(struct l5_rdma *rd) { }
+static inline void l5_rdma_push(struct l5_conn *conn, bool bell) { }
+static inline void l5_rdma_arm(struct l5_sock *l5) { }
+static inline void l5_rdma_arm_room(struct l5_sock *l5, u32 low) { }
+static inline void l5_rdma_bell(struct l5_conn *conn) { }
+static inline void l5_rdma_fin(struct l5_conn *conn) { }
+static inline bool l5_rdma_late(u64 *slot, u64 *after) { return false; }
+static inline struct l5_rdma *l5_move_hope(struct l5_sock *l5) { return NULL; }
+static inline bool l5_tx_moved(struct l5_sock *l5) { return true; }
+static inline bool l5_rx_moved(struct l5_sock *l5) { return true; }
+static inline bool l5_rdma_lost(const struct l5_sock *l5) { return false; }
+static inline bool l5_rdma_says_end(const struct l5_sock *l5) { return true; }
+static inline bool l5_rdma_tx_begin(struct l5_rdma *rd) { return true; }
+static inline void l5_rdma_tx_end(struct l5_rdma *rd) { }
+static inline void l5_rdma_rx_look(struct l5_sock *l5) { }
+static inline int l5_move_stop(struct l5_sock *l5) { return 0; }
+static inline void l5_move_fin_in(struct l5_sock *l5) { }
+static inline void l5_move_wait_acked(struct l5_sock *l5) { }
+static inline void l5_move_wait(struct l5_sock *l5) { }
+static inline void l5_rdma_detach(struct l5_sock *l5, bool reset) { }
+static inline bool l5_rdma_undecided(struct l5_sock *l5) { return false; }
+static inline void l5_rdma_get_info(struct l5_sock *l5,
+				    struct l5_rdma_info *info) { }
+static inline bool l5_poller_runs(const struct l5_net *ln) { return false; }
+static inline void l5_poller_set(struct l5_net *ln) { }
+static inline int l5_poller_init(struct l5_net *ln) { return 0; }
+static inline void l5_poller_exit(struct l5_net *ln) { }
+static inline int l5_mailbox_mmap(struct l5_sock *l5,
+				  struct vm_area_struct *vma)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline void l5_mailbox_release(struct l5_sock *l5) { }
+static inline u32 l5_rdma_mailbox(const struct l5_sock *l5) { return 0; }
+
+#endif /* L5_WITH_RDMA */
+
+/* Is it rings that bytes are put into, and taken out of? Else the bootstrap. */
+static inline bool l5_tx_rings(struct l5_sock *l5)
+{
+	int state = l5_state(l5);
+
+	return state == L5_SHM || (state == L5_MOVING && l5_tx_moved(l5));
+}
+
+static inline bool l5_rx_rings(struct l5_sock *l5)
+{
+	int state = l5_state(l5);
+
+	return state == L5_SHM || (state == L5_MOVING && l5_rx_moved(l5));
 }
 
 #endif /* L5_H */

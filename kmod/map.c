@@ -251,6 +251,11 @@ static int l5_map_prepare(struct l5_sock *l5)
 		}
 		state = page_address(page);
 		state->transport = L5_TRANSPORT_SHM;
+		if (l5->conn->rdma) {
+			state->transport = L5_TRANSPORT_RDMA;
+			/* the poller takes it back, if one runs */
+			state->flags = L5_MAP_BELL;
+		}
 		state->tx_size = own->size;
 		state->rx_size = peer->size;
 		/*
@@ -281,6 +286,54 @@ static int l5_map_insert(struct vm_area_struct *vma, struct l5_mapper *m,
 	return err;
 }
 
+/* May a socket be mapped, and if not, is there hope? */
+static int l5_map_able(struct l5_sock *l5)
+{
+	switch (l5_state(l5)) {
+	case L5_SHM:
+		/* only system calls know that form of a record */
+		if (l5_peer(l5)->remote)
+			return -EOPNOTSUPP;
+		return 0;
+	case L5_BASE:
+	case L5_MOVING:
+		return l5_rdma_undecided(l5) ? -EAGAIN : -EOPNOTSUPP;
+	default:
+		return -ENOTCONN;
+	}
+}
+
+static const struct vm_operations_struct l5_lone_ops = {
+	.may_split	= l5_map_split,
+	.mremap		= l5_map_mremap,
+};
+
+static const struct file_operations l5_lone_fops = {
+	.owner		= THIS_MODULE,
+	.llseek		= noop_llseek,
+};
+
+/**
+ * l5_map_lone_page() - map a page without keeping the socket
+ * @vma: where, of one page
+ * @page: which
+ *
+ * Context: mmap_lock held for writing.
+ * Return: 0 or -ENOMEM.
+ */
+int l5_map_lone_page(struct vm_area_struct *vma, struct page *page)
+{
+	struct file *file = anon_inode_getfile("[l5]", &l5_lone_fops, NULL,
+					       O_RDWR);
+
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	vma_set_file(vma, file);
+	fput(file);
+	vma->vm_ops = &l5_lone_ops;
+	return vm_insert_page(vma, vma->vm_start, page);
+}
+
 /**
  * l5_mmap() - map a region of a connection
  * @file: the socket's
@@ -302,8 +355,11 @@ int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma)
 	bool writable;
 	int err;
 
-	if (l5_state(l5) != L5_SHM)
-		return l5_state(l5) == L5_BASE ? -EOPNOTSUPP : -ENOTCONN;
+	if (off == L5_MMAP_MAILBOX)
+		return l5_mailbox_mmap(l5, vma);
+	err = l5_map_able(l5);
+	if (err)
+		return err;
 	switch (off) {
 	case L5_MMAP_OWN:
 		writable = true;
@@ -396,6 +452,7 @@ static int l5_map_info(struct l5_sock *l5, void __user *arg)
 	struct l5_map_info info = {
 		.tx_size = own->size,
 		.rx_size = l5_peer(l5)->size,
+		.mailbox = l5_rdma_mailbox(l5),
 	};
 	struct l5_mapper *m;
 
@@ -428,11 +485,15 @@ static int l5_map_arm(struct l5_sock *l5, unsigned long bells)
 		return -EINVAL;
 	if (bells & L5_BELL_DATA) {
 		l5_wait_arm(&ctrl->rx_wait);
+		if (l5->conn->rdma)
+			l5_rdma_arm(l5);
 		if (l5_rx_ended(l5) || l5_ring_readable(l5))
 			ready |= L5_BELL_DATA;
 	}
 	if (bells & L5_BELL_ROOM) {
 		l5_wait_arm(&ctrl->tx_wait);
+		if (l5->conn->rdma)
+			l5_rdma_arm_room(l5, l5_ring_extent(l5) / 2);
 		if (l5_tx_ended(l5) || l5_ring_writable(l5))
 			ready |= L5_BELL_ROOM;
 	}
@@ -469,6 +530,8 @@ static int l5_map_unlock(struct l5_sock *l5, unsigned long dir)
  */
 int l5_map_ioctl(struct l5_sock *l5, unsigned int cmd, unsigned long arg)
 {
+	int err;
+
 	switch (cmd) {
 	case L5_IOC_MAP_INFO:
 	case L5_IOC_DOORBELL:
@@ -479,8 +542,9 @@ int l5_map_ioctl(struct l5_sock *l5, unsigned int cmd, unsigned long arg)
 	default:
 		return -ENOTTY;
 	}
-	if (l5_state(l5) != L5_SHM)
-		return l5_state(l5) == L5_BASE ? -EOPNOTSUPP : -ENOTCONN;
+	err = l5_map_able(l5);
+	if (err)
+		return err;
 	switch (cmd) {
 	case L5_IOC_MAP_INFO:
 		return l5_map_info(l5, (void __user *)arg);

@@ -152,8 +152,9 @@ void l5_meet_established(struct l5_sock *l5)
 		l5_set_state(l5, L5_BASE, l5->why ?: L5_REASON_CONNECT);
 		return;
 	}
-	if (READ_ONCE(*l5_note(isn)) != isn) {
-		l5_set_state(l5, L5_BASE, L5_REASON_PEER);
+	if (l5->force == L5_TRANSPORT_RDMA ||
+	    READ_ONCE(*l5_note(isn)) != isn) {
+		l5_set_state(l5, L5_BASE, l5_door_ask(l5) ?: L5_REASON_PEER);
 		return;
 	}
 	if (!ms) {

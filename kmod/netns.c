@@ -31,6 +31,10 @@ static unsigned int l5_ring_kb_min = L5_RING_MIN >> 10;
 static unsigned int l5_ring_kb_max = L5_RING_MAX >> 10;
 static unsigned int l5_spin_max = L5_SPIN_US_MAX;
 static unsigned int l5_match_max = 10000;
+static unsigned int l5_rdma_ms_max = 60000;
+static unsigned int l5_memo_max = 86400;
+static unsigned int l5_rdma_max_max = 1000000;
+static unsigned int l5_notify_max = L5_NOTIFY_SEND;
 
 enum {
 	L5_CTL_ENABLED,
@@ -39,8 +43,27 @@ enum {
 	L5_CTL_RING_MAX_KB,
 	L5_CTL_MEM_MAX_KB,
 	L5_CTL_MATCH_MS,
+	L5_CTL_RDMA,
+	L5_CTL_RDMA_MS,
+	L5_CTL_RDMA_MEMO_S,
+	L5_CTL_RDMA_MAX,
+	L5_CTL_RDMA_POLL,
+	L5_CTL_RDMA_POLL_IDLE_MS,
+	L5_CTL_RDMA_NOTIFY,
+	L5_CTL_RDMA_CHAIN,
 	L5_CTL_MAX
 };
+
+static int l5_sysctl_poll(L5_CTL_CONST struct ctl_table *table, int write,
+			  void *buffer, size_t *lenp, loff_t *ppos)
+{
+	int err = proc_douintvec_minmax(table, write, buffer, lenp, ppos);
+
+	if (!err && write)
+		l5_poller_set(container_of(table->data, struct l5_net,
+					   rdma_poll));
+	return err;
+}
 
 static const struct ctl_table l5_sysctls[] = {
 	[L5_CTL_ENABLED] = {
@@ -89,6 +112,70 @@ static const struct ctl_table l5_sysctls[] = {
 		.extra1		= SYSCTL_ZERO,
 		.extra2		= &l5_match_max,
 	},
+	[L5_CTL_RDMA] = {
+		.procname	= "rdma",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= SYSCTL_ONE,
+	},
+	[L5_CTL_RDMA_MS] = {
+		.procname	= "rdma_ms",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_rdma_ms_max,
+	},
+	[L5_CTL_RDMA_MEMO_S] = {
+		.procname	= "rdma_memo_s",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_memo_max,
+	},
+	[L5_CTL_RDMA_MAX] = {
+		.procname	= "rdma_max",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_rdma_max_max,
+	},
+	[L5_CTL_RDMA_POLL] = {
+		.procname	= "rdma_poll",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= l5_sysctl_poll,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= SYSCTL_ONE,
+	},
+	[L5_CTL_RDMA_POLL_IDLE_MS] = {
+		.procname	= "rdma_poll_idle_ms",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_match_max,
+	},
+	[L5_CTL_RDMA_NOTIFY] = {
+		.procname	= "rdma_notify",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_notify_max,
+	},
+	[L5_CTL_RDMA_CHAIN] = {
+		.procname	= "rdma_chain",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= SYSCTL_ONE,
+	},
 	L5_SYSCTL_END
 };
 
@@ -104,6 +191,8 @@ static int l5_sysctl_init(struct net *net, struct l5_net *ln)
 		t[L5_CTL_RING_MAX_KB].mode = 0444;
 		t[L5_CTL_MEM_MAX_KB].mode = 0444;
 		t[L5_CTL_MATCH_MS].mode = 0444;
+		t[L5_CTL_RDMA_MAX].mode = 0444;
+		t[L5_CTL_RDMA_POLL].mode = 0444;
 	}
 	t[L5_CTL_ENABLED].data = &ln->enabled;
 	t[L5_CTL_SPIN_US].data = &ln->spin_us;
@@ -111,6 +200,14 @@ static int l5_sysctl_init(struct net *net, struct l5_net *ln)
 	t[L5_CTL_RING_MAX_KB].data = &ln->ring_max_kb;
 	t[L5_CTL_MEM_MAX_KB].data = &ln->acct->max_kb;
 	t[L5_CTL_MATCH_MS].data = &ln->match_ms;
+	t[L5_CTL_RDMA].data = &ln->rdma;
+	t[L5_CTL_RDMA_MS].data = &ln->rdma_ms;
+	t[L5_CTL_RDMA_MEMO_S].data = &ln->rdma_memo_s;
+	t[L5_CTL_RDMA_MAX].data = &ln->rdma_max;
+	t[L5_CTL_RDMA_POLL].data = &ln->rdma_poll;
+	t[L5_CTL_RDMA_POLL_IDLE_MS].data = &ln->rdma_poll_idle_ms;
+	t[L5_CTL_RDMA_NOTIFY].data = &ln->rdma_notify;
+	t[L5_CTL_RDMA_CHAIN].data = &ln->rdma_chain;
 	ln->sysctl = l5_sysctl_register(net, "net/l5", t, L5_CTL_MAX);
 	if (!ln->sysctl) {
 		kfree(t);
@@ -144,6 +241,15 @@ static int l5_stat_show(struct seq_file *seq, void *v)
 		[L5_STAT_SPINS]		= "spins",
 		[L5_STAT_VIOLATIONS]	= "violations",
 		[L5_STAT_MAPS]		= "maps",
+		[L5_STAT_CONN_RDMA]	= "conn_rdma",
+		[L5_STAT_RDMA_ASKED]	= "rdma_asked",
+		[L5_STAT_RDMA_REFUSED]	= "rdma_refused",
+		[L5_STAT_RDMA_SILENT]	= "rdma_silent",
+		[L5_STAT_RDMA_FAILED]	= "rdma_failed",
+		[L5_STAT_RDMA_BROKEN]	= "rdma_broken",
+		[L5_STAT_RDMA_POSTS]	= "rdma_posts",
+		[L5_STAT_RDMA_MESSAGES]	= "rdma_messages",
+		[L5_STAT_RDMA_WAKES]	= "rdma_wakes",
 	};
 	struct l5_net *ln = l5_net(seq_file_single_net(seq));
 	int i, cpu;
@@ -165,6 +271,7 @@ static int l5_stat_show(struct seq_file *seq, void *v)
 		   atomic_long_read(&ln->acct->pages) << (PAGE_SHIFT - 10));
 	seq_printf(seq, "reserved_kb %lu\n",
 		   atomic_long_read(&ln->acct->reserved) << (PAGE_SHIFT - 10));
+	seq_printf(seq, "rdma_now %d\n", atomic_read(&ln->rdma_now));
 	seq_printf(seq, "pairs %lu\n", atomic_long_read(&ln->acct->pairs));
 	return 0;
 }
@@ -219,13 +326,14 @@ static int l5_seq_show(struct seq_file *seq, void *v)
 {
 	static const char * const protos[] = { "inet", "inet6", "unix" };
 	static const char * const states[L5_STATE_MAX] = {
-		"idle", "listen", "connecting", "open", "open"
+		"idle", "listen", "connecting", "open", "open", "open"
 	};
 	static const char * const transports[L5_STATE_MAX] = {
-		"none", "none", "none", "base", "shm"
+		"none", "none", "none", "base", "base", "shm"
 	};
 	u32 tx = 0, rx = 0;
 	u32 tx_size = 0, rx_size = 0;
+	const char *transport;
 	struct l5_sock *l5;
 	int state;
 
@@ -236,6 +344,9 @@ static int l5_seq_show(struct seq_file *seq, void *v)
 	}
 	l5 = hlist_entry((struct hlist_node *)v, struct l5_sock, node);
 	state = l5_state(l5);
+	transport = transports[state];
+	if (state == L5_SHM && l5->conn->rdma)
+		transport = "rdma";
 	if (state == L5_SHM) {
 		struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
 
@@ -247,7 +358,7 @@ static int l5_seq_show(struct seq_file *seq, void *v)
 	seq_printf(seq, "%lu %u %s %s %s %s %u %u %u %u",
 		   sock_i_ino(&l5->sk),
 		   from_kuid_munged(seq_user_ns(seq), sock_i_uid(&l5->sk)),
-		   protos[l5->proto], states[state], transports[state],
+		   protos[l5->proto], states[state], transport,
 		   l5_reason_names[READ_ONCE(l5->reason)],
 		   tx, tx_size, rx, rx_size);
 	l5_seq_names(seq, l5);
@@ -295,6 +406,11 @@ static int __net_init l5_net_start(struct net *net)
 	ln->ring_kb = 256;
 	ln->ring_max_kb = 4096;
 	ln->match_ms = 200;
+	ln->rdma = 1;
+	ln->rdma_ms = 2000;
+	ln->rdma_memo_s = 60;
+	ln->rdma_max = 1024;
+	ln->rdma_poll_idle_ms = 100;
 	ln->stats = alloc_percpu(struct l5_stats);
 	if (!ln->stats)
 		return -ENOMEM;
@@ -304,9 +420,12 @@ static int __net_init l5_net_start(struct net *net)
 	refcount_set(&ln->acct->ref, 1);
 	/* a stop for what memory cgroups do not stop */
 	ln->acct->max_kb = totalram_pages() / 4 << (PAGE_SHIFT - 10);
-	err = l5_sysctl_init(net, ln);
+	err = l5_poller_init(ln);
 	if (err)
 		goto err_acct;
+	err = l5_sysctl_init(net, ln);
+	if (err)
+		goto err_poller;
 	err = -ENOMEM;
 	if (!proc_create_net("l5", 0444, net->proc_net, &l5_seq_ops,
 			     sizeof(struct seq_net_private)))
@@ -320,6 +439,8 @@ err_proc:
 	remove_proc_entry("l5", net->proc_net);
 err_sysctl:
 	l5_sysctl_exit(ln);
+err_poller:
+	l5_poller_exit(ln);
 err_acct:
 	l5_acct_put(ln->acct);
 err_stats:
@@ -334,6 +455,7 @@ static void __net_exit l5_net_stop(struct net *net)
 	remove_proc_entry("l5_stat", net->proc_net);
 	remove_proc_entry("l5", net->proc_net);
 	l5_sysctl_exit(ln);
+	l5_poller_exit(ln);
 	l5_acct_put(ln->acct);
 	free_percpu(ln->stats);
 }

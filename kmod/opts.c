@@ -162,6 +162,7 @@ void l5_opts_inherit(struct l5_sock *l5, const struct l5_sock *listener)
 {
 	WRITE_ONCE(l5->spin_us, READ_ONCE(listener->spin_us));
 	l5->force = listener->force;
+	l5->rdma_want = listener->rdma_want;
 	l5->sk.sk_txrehash = l5->boot->sk->sk_txrehash;
 	if (l5->proto == L5PROTO_UNIX)
 		set_mask_bits(&l5->sk.sk_socket->flags, L5_PASS_FLAGS,
@@ -243,10 +244,13 @@ static int l5_setsockopt_own(struct l5_sock *l5, int optname, sockptr_t optval,
 	switch (optname) {
 	case L5_SPIN_US:
 	case L5_FORCE:
+	case L5_RDMA:
+	case L5_RDMA_WAIT:
 		break;
 	case L5_TRANSPORT:
 	case L5_REASON:
 	case L5_INFO:
+	case L5_RDMA_INFO:
 	default:
 		return -ENOPROTOOPT;
 	}
@@ -261,13 +265,22 @@ static int l5_setsockopt_own(struct l5_sock *l5, int optname, sockptr_t optval,
 		WRITE_ONCE(l5->spin_us, val);
 		return 0;
 	}
-	if (val != L5_TRANSPORT_NONE && val != L5_TRANSPORT_BASE)
+	if (optname == L5_RDMA_WAIT) {
+		if (val < 0 || val > L5_RDMA_WAIT_MAX)
+			return -EINVAL;
+		WRITE_ONCE(l5->rdma_wait, val);
+		return 0;
+	}
+	if (optname == L5_RDMA ? val < -1 || val > 1 :
+				 val < 0 || val >= L5_TRANSPORT_MAX)
 		return -EINVAL;
 	mutex_lock(&l5->lock);
-	if (l5_state(l5) == L5_IDLE)
-		l5->force = val;
-	else
+	if (l5_state(l5) != L5_IDLE)
 		err = -EISCONN;
+	else if (optname == L5_RDMA)
+		l5->rdma_want = val;
+	else
+		l5->force = val;
 	mutex_unlock(&l5->lock);
 	return err;
 }
@@ -317,12 +330,17 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 	mutex_lock(&l5->lock);
 	if (base) {
 		l5_meet_stay(l5, L5_REASON_OPTION);
-		if (l5_state(l5) == L5_SHM) {
+		if (l5_state(l5) == L5_SHM || l5_state(l5) == L5_MOVING) {
 			mutex_unlock(&l5->lock);
 			return -EOPNOTSUPP;
 		}
 	}
 	mutex_unlock(&l5->lock);
+	if (base) {
+		err = l5_move_stop(l5);
+		if (err)
+			return err;
+	}
 	if (level == SOL_SOCKET)
 		err = sock_setsockopt(l5->boot, level, optname, optval, optlen);
 	else
@@ -340,9 +358,10 @@ static int l5_transport(const struct l5_sock *l5)
 {
 	switch (l5_state(l5)) {
 	case L5_BASE:
+	case L5_MOVING:
 		return L5_TRANSPORT_BASE;
 	case L5_SHM:
-		return L5_TRANSPORT_SHM;
+		return l5->conn->rdma ? L5_TRANSPORT_RDMA : L5_TRANSPORT_SHM;
 	default:
 		return L5_TRANSPORT_NONE;
 	}
@@ -354,7 +373,7 @@ static void l5_get_info(struct l5_sock *l5, struct l5_info *info)
 
 	info->transport = l5_transport(l5);
 	info->reason = READ_ONCE(l5->reason);
-	if (info->transport != L5_TRANSPORT_SHM)
+	if (info->transport < L5_TRANSPORT_SHM)
 		return;
 	own = l5_own(l5);
 	peer = l5_peer(l5);
@@ -369,6 +388,7 @@ static void l5_get_info(struct l5_sock *l5, struct l5_info *info)
 static int l5_getsockopt_own(struct l5_sock *l5, int optname,
 			     char __user *optval, int __user *optlen)
 {
+	struct l5_rdma_info rdma = { };
 	struct l5_info info = { };
 	const void *from = &info.transport;
 	int len, size = sizeof(int);
@@ -393,6 +413,17 @@ static int l5_getsockopt_own(struct l5_sock *l5, int optname,
 	case L5_INFO:
 		l5_get_info(l5, &info);
 		size = sizeof(info);
+		break;
+	case L5_RDMA:
+		info.transport = l5->rdma_want;
+		break;
+	case L5_RDMA_WAIT:
+		info.transport = READ_ONCE(l5->rdma_wait);
+		break;
+	case L5_RDMA_INFO:
+		l5_rdma_get_info(l5, &rdma);
+		size = sizeof(rdma);
+		from = &rdma;
 		break;
 	default:
 		return -ENOPROTOOPT;

@@ -104,13 +104,14 @@ void l5_conn_page_free(struct l5_conn *conn, struct page *page)
 }
 
 /**
- * l5_conn_alloc() - make what a connecting socket needs to meet its peer
- * @client: the socket; its namespace and the current task are charged
+ * l5_conn_make() - make a connection that has no rings yet
+ * @ln: the namespace that is charged
+ * @memcg: whose memory cgroup is, or NULL
  *
  * Context: may sleep.
  * Return: the connection with one reference, or NULL.
  */
-struct l5_conn *l5_conn_alloc(struct l5_sock *client)
+struct l5_conn *l5_conn_make(struct l5_net *ln, struct mem_cgroup *memcg)
 {
 	struct l5_conn *conn;
 	int i;
@@ -119,10 +120,9 @@ struct l5_conn *l5_conn_alloc(struct l5_sock *client)
 	if (!conn)
 		return NULL;
 	refcount_set(&conn->ref, 1);
-	conn->client = client;
-	conn->acct = client->ln->acct;
+	conn->acct = ln->acct;
 	refcount_inc(&conn->acct->ref);
-	conn->memcg = get_mem_cgroup_from_mm(current->mm);
+	conn->memcg = l5_memcg_get(memcg);
 	l5_meet_init_conn(conn);
 	for (i = 0; i < 2; i++) {
 		struct l5_end *end = &conn->end[i];
@@ -146,6 +146,24 @@ struct l5_conn *l5_conn_alloc(struct l5_sock *client)
 	return conn;
 }
 
+/**
+ * l5_conn_alloc() - make what a connecting socket needs to meet its peer
+ * @client: the socket; its namespace and the current task are charged
+ *
+ * Context: may sleep.
+ * Return: the connection with one reference, or NULL.
+ */
+struct l5_conn *l5_conn_alloc(struct l5_sock *client)
+{
+	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(current->mm);
+	struct l5_conn *conn = l5_conn_make(client->ln, memcg);
+
+	mem_cgroup_put(memcg);
+	if (conn)
+		conn->client = client;
+	return conn;
+}
+
 static void l5_conn_free_rcu(struct rcu_head *rcu)
 {
 	struct l5_conn *conn = container_of(rcu, struct l5_conn, rcu);
@@ -165,6 +183,8 @@ static void l5_conn_free_rcu(struct rcu_head *rcu)
 	}
 	mem_cgroup_put(conn->memcg);
 	l5_acct_put(conn->acct);
+	if (conn->rdma)
+		l5_rdma_put(conn->rdma);
 	kfree(conn);
 }
 
@@ -210,6 +230,35 @@ static u32 l5_ring_size(struct l5_net *ln, const struct sock *writer,
 }
 
 /**
+ * l5_conn_fix() - fix the geometry of a connection
+ * @conn: the connection
+ * @client: bytes of the ring that the connecting end writes
+ * @server: of the other
+ *
+ * Context: any.
+ * Return: false if the namespace's limit does not allow it.
+ */
+bool l5_conn_fix(struct l5_conn *conn, u32 client, u32 server)
+{
+	u32 size[2] = { [L5_CLIENT] = client, [L5_SERVER] = server };
+	int i;
+
+	if (!l5_reserve(conn->acct, L5_GRANT_PAIR)) {
+		conn->reason = L5_REASON_LIMIT;
+		return false;
+	}
+	for (i = 0; i < 2; i++) {
+		conn->end[i].size = size[i];
+		conn->end[i].granted = L5_GRANT;
+		conn->end[i].prod.size = size[i];
+		conn->end[!i].cons.size = size[i];
+	}
+	atomic_long_inc(&conn->acct->pairs);
+	conn->paired = true;
+	return true;
+}
+
+/**
  * l5_conn_pair() - fix the geometry of a connection that met its peer
  * @conn: the connection
  * @listener: the socket whose child it met
@@ -223,24 +272,45 @@ bool l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener)
 	struct sock *client = &conn->client->sk;
 	struct l5_net *ln = conn->client->ln;
 	struct sock *server = &listener->sk;
-	u32 size[2];
-	int i;
 
-	if (!l5_reserve(conn->acct, L5_GRANT_PAIR)) {
-		conn->reason = L5_REASON_LIMIT;
+	if (!l5_conn_fix(conn, l5_ring_size(ln, client, server),
+			 l5_ring_size(ln, server, client)))
 		return false;
-	}
-	size[L5_CLIENT] = l5_ring_size(ln, client, server);
-	size[L5_SERVER] = l5_ring_size(ln, server, client);
-	for (i = 0; i < 2; i++) {
-		conn->end[i].size = size[i];
-		conn->end[i].granted = L5_GRANT;
-		conn->end[i].prod.size = size[i];
-		conn->end[!i].cons.size = size[i];
-	}
-	atomic_long_inc(&conn->acct->pairs);
 	rcu_assign_pointer(conn->end[L5_CLIENT].sk, &conn->client->sk);
 	return true;
+}
+
+/**
+ * l5_conn_wishes() - note the sizes that a socket asks for
+ * @conn: its connection, of which the other end is not here
+ * @sk: the socket
+ */
+void l5_conn_wishes(struct l5_conn *conn, const struct sock *sk)
+{
+	struct l5_net *ln = l5_sk(sk)->ln;
+	u32 dflt = READ_ONCE(ln->ring_kb) << 10;
+	u32 max = READ_ONCE(ln->ring_max_kb) << 10;
+	u32 tx = dflt, rx = dflt;
+
+	if (sk->sk_userlocks & SOCK_SNDBUF_LOCK)
+		tx = READ_ONCE(sk->sk_sndbuf) / 2;
+	if (sk->sk_userlocks & SOCK_RCVBUF_LOCK)
+		rx = READ_ONCE(sk->sk_rcvbuf) / 2;
+	conn->wish[0] = rx;
+	conn->wish[1] = tx;
+	for (dflt = 0; dflt < 2; dflt++)
+		conn->wish[dflt] = roundup_pow_of_two(clamp(conn->wish[dflt],
+			L5_RING_MIN, rounddown_pow_of_two(max)));
+}
+
+/**
+ * l5_conn_wish() - what l5_conn_wishes() noted
+ * @conn: the connection
+ * @tx: for the ring that is written here
+ */
+u32 l5_conn_wish(const struct l5_conn *conn, bool tx)
+{
+	return conn->wish[tx];
 }
 
 /**
@@ -290,6 +360,21 @@ static void l5_bell(struct l5_end *e, u32 *wait, bool room)
 	if (sk)
 		l5_wake(sk, room);
 	rcu_read_unlock();
+}
+
+/**
+ * l5_conn_bell() - wake who waits at an end, since its peer's host says so
+ * @conn: the connection
+ * @end: whose
+ * @room: for room, else for data
+ *
+ * Context: any.
+ */
+void l5_conn_bell(struct l5_conn *conn, int end, bool room)
+{
+	struct l5_ctrl *ctrl = conn->end[end].ctrl;
+
+	l5_bell(&conn->end[end], room ? &ctrl->tx_wait : &ctrl->rx_wait, room);
 }
 
 /**
@@ -344,6 +429,13 @@ void l5_conn_ring(struct l5_conn *conn, int end, int bells)
 {
 	struct l5_end *e = &conn->end[end];
 
+	if (conn->rdma) {
+		if (bells & L5_BELL_DATA)
+			l5_rdma_push(conn, true);
+		if (bells & L5_BELL_ROOM)
+			l5_rdma_bell(conn);
+		return;
+	}
 	if (bells & L5_BELL_DATA && l5_wait_armed(&e->ctrl->rx_wait))
 		l5_bell(e, &e->ctrl->rx_wait, false);
 	if (bells & L5_BELL_ROOM && l5_wait_armed(&e->ctrl->tx_wait))
@@ -416,6 +508,10 @@ bool l5_conn_close(struct l5_sock *l5, bool reset)
 void l5_conn_fin(struct l5_sock *l5)
 {
 	set_bit(L5_END_FIN, &l5_own(l5)->flags);
+	if (l5->conn->rdma) {
+		l5_rdma_fin(l5->conn);
+		return;
+	}
 	l5_map_flag(l5_peer(l5), L5_MAP_RX_ASK);
 	l5_conn_changed(l5->conn, !l5->end);
 }
@@ -672,8 +768,11 @@ void l5_ring_violation(struct l5_sock *l5)
 	sk_error_report(&l5->sk);
 }
 
-/* How much of its ring a writer may use: SO_SNDBUF can be set late. */
-static u32 l5_ring_extent(const struct l5_sock *l5)
+/**
+ * l5_ring_extent() - how much of its ring a writer may use
+ * @l5: the writer, whose SO_SNDBUF may have been set late
+ */
+u32 l5_ring_extent(const struct l5_sock *l5)
 {
 	u32 size = l5_own(l5)->size, sndbuf;
 
@@ -739,11 +838,14 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 			l5_ring_slot(own, pos + l5_rec_size(len)), len);
 	l5_count(l5, L5_STAT_BYTES_TX, len);
 
-	if (l5_wait_armed(&peer->ctrl->rx_wait) || l5_peer_async(l5))
+	if (l5->conn->rdma)
+		l5_rdma_push(l5->conn, false);
+	else if (l5_wait_armed(&peer->ctrl->rx_wait) || l5_peer_async(l5))
 		l5_bell(peer, &peer->ctrl->rx_wait, false);
 	/*
 	 * M, pairs with L, the barrier being l5_wait_armed()'s: a closing peer
-	 * sees the record unread, or we see it closed.
+	 * sees the record unread, or we see it closed. One on another host says
+	 * how far it read, see l5_got_close().
 	 */
 	if (test_bit(L5_END_CLOSED, &peer->flags))
 		return -EPIPE;
@@ -762,9 +864,31 @@ static void l5_ring_freed(struct l5_sock *l5)
 
 	if (!l5_wait_armed(&peer->ctrl->tx_wait))
 		return;
+	if (l5->conn->rdma) {
+		l5_rdma_bell(l5->conn);
+		return;
+	}
 	used = l5_load(&peer->ctrl->tx_tail) - own->cons.head;
 	if (used <= (s64)peer->size / 2)
 		l5_bell(peer, &peer->ctrl->tx_wait, true);
+}
+
+/*
+ * Is a header word one that came with its record, and all of it not yet? Then
+ * it says so, see L5_NOTIFY_ONE. No other header has this bit.
+ */
+static bool l5_ring_late(struct l5_end *ring, u64 pos, u64 *slot)
+{
+	u64 hdr = READ_ONCE(*slot);
+
+	if (likely(!(hdr & L5_REC_LATE)))
+		return false;
+	hdr &= ~L5_REC_LATE;
+	/* the word after a record, or nonsense that its reader complains of */
+	if (!l5_rec_valid(ring->size, hdr))
+		return !hdr;
+	return !l5_rdma_late(slot, l5_ring_slot(ring, pos +
+						l5_rec_size((u32)hdr)));
 }
 
 /*
@@ -776,7 +900,7 @@ static int l5_ring_next(struct l5_end *ring, struct l5_cons *c)
 	u64 *slot = l5_ring_slot(ring, c->head);
 	int ret;
 
-	if (!slot)
+	if (!slot || (ring->remote && l5_ring_late(ring, c->head, slot)))
 		return 0;
 	ret = l5_cons_peek(c, slot);
 	return ret < 0 ? -EPROTO : ret;
@@ -936,6 +1060,33 @@ size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough)
 }
 
 /**
+ * l5_ring_seen() - where the chain of unread records ends at present
+ * @l5: a socket that reads from a ring
+ * @from: what this said before, 0 at first
+ *
+ * Context: any, no lock.
+ * Return: a position from which on nothing was seen.
+ */
+u64 l5_ring_seen(struct l5_sock *l5, u64 from)
+{
+	struct l5_end *ring = l5_peer(l5);
+	struct l5_cons walk = { .size = ring->size };
+	u64 start;
+
+	if (l5_cons_load(&walk, l5_own(l5)->ctrl) < 0)
+		return from;
+	start = walk.head;
+	/* a header's place stays one until it is read */
+	if (from - start <= ring->size)
+		walk.head = from;
+	walk.off = 0;
+	if (l5_ring_next(ring, &walk) > 0)
+		while (l5_ring_walk(ring, &walk, start) > 0)
+			;
+	return walk.head;
+}
+
+/**
  * l5_ring_readable() - is there anything to read, or to complain about?
  * @l5: a socket in state L5_SHM
  *
@@ -944,10 +1095,14 @@ size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough)
 bool l5_ring_readable(struct l5_sock *l5)
 {
 	u64 head = l5_load(&l5_own(l5)->ctrl->rx_head);
+	struct l5_end *ring = l5_peer(l5);
 	u64 *slot;
 
-	slot = l5_ring_slot(l5_peer(l5), head & ~(u64)(L5_HDR - 1));
-	return slot && READ_ONCE(*slot);
+	head &= ~(u64)(L5_HDR - 1);
+	slot = l5_ring_slot(ring, head);
+	if (!slot || (ring->remote && l5_ring_late(ring, head, slot)))
+		return false;
+	return READ_ONCE(*slot);
 }
 
 /**

@@ -20,7 +20,8 @@ ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
 	struct l5_sock *l5 = l5_sk(sock->sk);
 
 	/* the bootstrap can do without a copy, a ring cannot */
-	if (l5_state(l5) == L5_BASE && l5->boot->ops->sendpage)
+	if (l5_state(l5) == L5_BASE && !l5_move_hope(l5) &&
+	    l5->boot->ops->sendpage)
 		return l5->boot->ops->sendpage(l5->boot, page, offset, size,
 					       flags);
 	return sock_no_sendpage(sock, page, offset, size, flags);

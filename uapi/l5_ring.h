@@ -270,7 +270,8 @@ static inline void l5_prod_publish(struct l5_prod *p, struct l5_ctrl *own,
 	/* A, pairs with B */
 	l5_store_release(slot, (__u64)L5_REC_VALID << 32 | len);
 	p->tail += l5_rec_size(len);
-	l5_store(&own->tx_tail, p->tail);
+	/* V, pairs with W in the kernel, which sends what is before the tail */
+	l5_store_release(&own->tx_tail, p->tail);
 }
 
 /**

@@ -1,0 +1,895 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5 between hosts: the side door, where a connection asks for RDMA.
+ *
+ * Not a byte of ours may go over a TCP connection whose peer may not know us.
+ * So the question goes another way: a listener also listens with rdma_cm, on
+ * the same address and port, and a client whose route leads to an RDMA device
+ * asks there once TCP is connected. The 64 random bits that both ends of a
+ * fresh TCP connection hold (see meet.c) say which connection is meant; they
+ * are taken before any byte has moved.
+ *
+ * A host without RDMA answers nothing for more than a minute, and no setting of
+ * rdma_cm's changes that. So the question has a timer of its own, runs in the
+ * background while TCP carries the bytes, and what came of it is remembered for
+ * the destination. Nobody waits for it who did not ask to.
+ *
+ * On the server the question and accept() come in any order. Whichever is first
+ * puts its l5_rdma in a table, the other finds it there and the two become one.
+ */
+#include <linux/if_vlan.h>
+#include <linux/jhash.h>
+#include <linux/siphash.h>
+#include <linux/slab.h>
+#include <linux/tcp.h>
+#include <net/ipv6.h>
+#include <net/tcp.h>
+
+#include <rdma/ib_cm.h>
+
+#include "rdma.h"
+
+#define L5_DOOR_BITS	8
+#define L5_MEMO_BITS	8
+
+/* Questions for sockets that are not accepted yet, and how long they wait. */
+#define L5_DOOR_EARLY	1024
+#define L5_DOOR_PATIENCE (10 * HZ)
+/* After that no question comes for an accepted socket any more. */
+#define L5_DOOR_HOPE	(30 * HZ)
+
+struct workqueue_struct *l5_wq;
+
+/* Objects with a cm id; the module stays until there are none. */
+static atomic_t l5_door_ids = ATOMIC_INIT(0);
+static DECLARE_WAIT_QUEUE_HEAD(l5_door_idle);
+
+static DEFINE_SPINLOCK(l5_door_lock);
+static struct hlist_head l5_door_table[1 << L5_DOOR_BITS];
+static int l5_door_early;
+
+/**
+ * struct l5_door - a listening cm id
+ * @node: in the list of all
+ * @net: its namespace
+ * @addr: where
+ * @users: listening sockets
+ * @id: of the connection manager, NULL where there is no device
+ * @ln: the namespace's part
+ */
+struct l5_door {
+	struct list_head node;
+	struct net *net;
+	struct sockaddr_storage addr;
+	int users;
+	struct rdma_cm_id *id;
+	struct l5_net *ln;
+};
+
+static DEFINE_MUTEX(l5_door_mutex);
+static LIST_HEAD(l5_doors);
+
+/*
+ * What came of earlier questions. Lossy: an entry overwritten too early costs
+ * another question.
+ */
+struct l5_memo {
+	u64 who;
+	unsigned long until;
+	u8 reason;
+};
+
+static struct l5_memo l5_memos[1 << L5_MEMO_BITS];
+static DEFINE_SPINLOCK(l5_memo_lock);
+
+static u64 l5_memo_who(const struct net *net, const struct sockaddr_storage *to)
+{
+	static siphash_key_t key;
+	struct {
+		unsigned long net;
+		struct in6_addr addr;
+		u32 port;
+		u32 family;
+	} who = {
+		.net = net_hash_mix(net),
+		.family = to->ss_family,
+	};
+
+	net_get_random_once(&key, sizeof(key));
+	if (to->ss_family == AF_INET6) {
+		who.addr = ((struct sockaddr_in6 *)to)->sin6_addr;
+		who.port = (__force u32)((struct sockaddr_in6 *)to)->sin6_port;
+	} else {
+		who.addr.s6_addr32[0] =
+			((struct sockaddr_in *)to)->sin_addr.s_addr;
+		who.port = (__force u32)((struct sockaddr_in *)to)->sin_port;
+	}
+	return siphash(&who, sizeof(who), &key);
+}
+
+static u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to)
+{
+	u64 who = l5_memo_who(net, to);
+	struct l5_memo *m = &l5_memos[hash_64(who, L5_MEMO_BITS)];
+	u8 reason = L5_REASON_NONE;
+
+	spin_lock_bh(&l5_memo_lock);
+	if (m->who == who && time_before(jiffies, m->until))
+		reason = m->reason;
+	spin_unlock_bh(&l5_memo_lock);
+	return reason;
+}
+
+static void l5_memo_keep(struct l5_rdma *rd, const struct net *net, u8 reason)
+{
+	unsigned long secs = READ_ONCE(rd->ln->rdma_memo_s);
+	u64 who = l5_memo_who(net, &rd->dst);
+	struct l5_memo *m = &l5_memos[hash_64(who, L5_MEMO_BITS)];
+
+	if (!secs)
+		return;
+	spin_lock_bh(&l5_memo_lock);
+	m->who = who;
+	m->until = jiffies + secs * HZ;
+	m->reason = reason;
+	spin_unlock_bh(&l5_memo_lock);
+}
+
+/**
+ * l5_rdma_do() - have the work of an object do something
+ * @rd: the object
+ * @what: L5_DO_*
+ *
+ * Context: any.
+ */
+void l5_rdma_do(struct l5_rdma *rd, int what)
+{
+	set_bit(what, &rd->todo);
+	refcount_inc(&rd->ref);
+	if (!queue_work(l5_wq, &rd->work))
+		l5_rdma_put(rd);
+}
+
+/**
+ * l5_door_expire() - look again later
+ * @rd: the object
+ * @delay: jiffies
+ *
+ * Context: any.
+ */
+void l5_door_expire(struct l5_rdma *rd, unsigned long delay)
+{
+	refcount_inc(&rd->ref);
+	if (!queue_delayed_work(l5_wq, &rd->expire, delay))
+		l5_rdma_put(rd);
+}
+
+static void l5_door_in_time(struct l5_rdma *rd)
+{
+	if (cancel_delayed_work(&rd->expire))
+		l5_rdma_put(rd);
+}
+
+/* The table */
+
+static struct hlist_head *l5_door_bucket(u64 key)
+{
+	static u32 seed __read_mostly;
+
+	net_get_random_once(&seed, sizeof(seed));
+	return &l5_door_table[jhash_2words(key, key >> 32, seed) &
+			      ((1 << L5_DOOR_BITS) - 1)];
+}
+
+/* One of the other kind: a question if @asked, else a socket. */
+static struct l5_rdma *l5_door_find(u64 key, bool asked)
+{
+	struct l5_rdma *rd;
+
+	lockdep_assert_held(&l5_door_lock);
+	hlist_for_each_entry(rd, l5_door_bucket(key), node)
+		if (rd->key == key && !!rd->id == asked)
+			return rd;
+	return NULL;
+}
+
+/* The table has a reference to what is in it. */
+static void l5_door_add(struct l5_rdma *rd)
+{
+	lockdep_assert_held(&l5_door_lock);
+	refcount_inc(&rd->ref);
+	hlist_add_head(&rd->node, l5_door_bucket(rd->key));
+	if (rd->id)
+		l5_door_early++;
+}
+
+static bool l5_door_del(struct l5_rdma *rd)
+{
+	lockdep_assert_held(&l5_door_lock);
+	if (hlist_unhashed(&rd->node))
+		return false;
+	hlist_del_init(&rd->node);
+	if (rd->id)
+		l5_door_early--;
+	return true;
+}
+
+/**
+ * l5_rdma_forget() - nobody is to find it any more
+ * @rd: what may be in the table
+ */
+void l5_rdma_forget(struct l5_rdma *rd)
+{
+	bool was;
+
+	spin_lock_bh(&l5_door_lock);
+	was = l5_door_del(rd);
+	spin_unlock_bh(&l5_door_lock);
+	if (was)
+		l5_rdma_put(rd);
+}
+
+/* Events of a connection. Only what must be done at once is done here. */
+
+static void l5_door_fail(struct l5_rdma *rd, u8 reason)
+{
+	if (!rd->bye)
+		WRITE_ONCE(rd->bye, reason);
+	l5_rdma_dead(rd, ECONNRESET);
+}
+
+static void l5_door_connect(struct l5_rdma *rd)
+{
+	struct l5_hello hello = { };
+	struct rdma_conn_param param = {
+		.private_data = &hello,
+		.private_data_len = sizeof(hello),
+		.retry_count = 7,
+		.rnr_retry_count = 7,
+	};
+	u32 max;
+	int err;
+
+	err = l5_rdma_create(rd);
+	if (!err) {
+		l5_rdma_hello(rd, &hello);
+		max = hello.max_size;
+		hello.tx_size = min(max, l5_conn_wish(rd->conn, true));
+		hello.rx_size = min(max, l5_conn_wish(rd->conn, false));
+		rdma_set_ack_timeout(rd->id, 16);
+		err = rdma_connect_locked(rd->id, &param);
+	}
+	if (err)
+		l5_door_fail(rd, err == -EDQUOT ? L5_REASON_LIMIT :
+						  L5_REASON_RDMA);
+}
+
+static bool l5_hello_valid(const struct l5_hello *h, size_t len)
+{
+	return len >= sizeof(*h) && h->magic == cpu_to_be32(L5_MAGIC) &&
+	       h->version == L5_VERSION && h->endian == L5_ENDIAN &&
+	       h->notify <= L5_NOTIFY_SEND &&
+	       is_power_of_2(h->tx_size) && is_power_of_2(h->rx_size) &&
+	       h->tx_size >= L5_RING_MIN && h->tx_size <= L5_RING_MAX &&
+	       h->rx_size >= L5_RING_MIN && h->rx_size <= L5_RING_MAX;
+}
+
+static void l5_door_established(struct l5_rdma *rd, struct rdma_cm_event *event)
+{
+	const struct rdma_conn_param *p = &event->param.conn;
+
+	if (!rd->server) {
+		if (!p->private_data ||
+		    !l5_hello_valid(p->private_data, p->private_data_len)) {
+			l5_door_fail(rd, L5_REASON_REFUSED);
+			return;
+		}
+		memcpy(&rd->hello, p->private_data, sizeof(rd->hello));
+	}
+	l5_rdma_do(rd, L5_DO_UP);
+}
+
+static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	struct l5_rdma *rd = id->context;
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		if (!rdma_dev_access_netns(id->device,
+					   id->route.addr.dev_addr.net) ||
+		    rdma_resolve_route(id, READ_ONCE(rd->ln->rdma_ms)))
+			l5_door_fail(rd, L5_REASON_RDMA);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		l5_door_connect(rd);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		l5_door_established(rd, event);
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		l5_door_fail(rd, L5_REASON_REFUSED);
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		l5_door_fail(rd, L5_REASON_PEER);
+		break;
+	case RDMA_CM_EVENT_UNREACHABLE:
+		l5_door_fail(rd, L5_REASON_SILENT);
+		break;
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		l5_door_fail(rd, L5_REASON_RDMA);
+		break;
+	default:
+		break;
+	}
+	return 0;
+}
+
+/* The client */
+
+static void l5_door_addr(const struct sock *sk, struct sockaddr_storage *to,
+			 bool peer)
+{
+	const struct inet_sock *inet = inet_sk(sk);
+
+	if (sk->sk_family == AF_INET6 &&
+	    !ipv6_addr_v4mapped(&sk->sk_v6_daddr)) {
+		struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)to;
+
+		sin6->sin6_family = AF_INET6;
+		sin6->sin6_addr = peer ? sk->sk_v6_daddr :
+					 sk->sk_v6_rcv_saddr;
+		sin6->sin6_port = peer ? inet->inet_dport : 0;
+		if (ipv6_addr_type(&sk->sk_v6_daddr) & IPV6_ADDR_LINKLOCAL)
+			sin6->sin6_scope_id = sk->sk_bound_dev_if;
+	} else {
+		struct sockaddr_in *sin = (struct sockaddr_in *)to;
+
+		sin->sin_family = AF_INET;
+		sin->sin_addr.s_addr = peer ? inet->inet_daddr :
+					      inet->inet_rcv_saddr;
+		sin->sin_port = peer ? inet->inet_dport : 0;
+	}
+}
+
+static bool l5_door_loopback(const struct sockaddr_storage *a)
+{
+	if (a->ss_family == AF_INET6)
+		return ipv6_addr_loopback(&((struct sockaddr_in6 *)a)
+					  ->sin6_addr);
+	return ipv4_is_loopback(((struct sockaddr_in *)a)->sin_addr.s_addr);
+}
+
+/* Does the way there lead to an RDMA device? */
+static bool l5_door_device(const struct sock *sk)
+{
+	const struct dst_entry *dst = __sk_dst_get((struct sock *)sk);
+	struct net_device *dev = dst ? dst->dev : NULL;
+	struct ib_device *ib;
+
+	if (!dev)
+		return false;
+	if (is_vlan_dev(dev))
+		dev = vlan_dev_real_dev(dev);
+	ib = ib_device_get_by_netdev(dev, RDMA_DRIVER_UNKNOWN);
+	if (!ib)
+		return false;
+	ib_device_put(ib);
+	return true;
+}
+
+static bool l5_door_wants(const struct l5_sock *l5)
+{
+	int want = READ_ONCE(l5->rdma_want);
+
+	if (want < 0)
+		want = READ_ONCE(l5->ln->rdma);
+	return want && l5->proto != L5PROTO_UNIX &&
+	       l5->force != L5_TRANSPORT_BASE && l5->force != L5_TRANSPORT_SHM;
+}
+
+/**
+ * l5_door_ask() - TCP is connected, and not to this kernel: ask for RDMA
+ * @l5: the client, which prepared a connection
+ *
+ * Context: the bootstrap's lock held, no byte has moved; atomic.
+ * Return: why not, L5_REASON_NONE if the question is on its way.
+ */
+enum l5_reason l5_door_ask(struct l5_sock *l5)
+{
+	const struct tcp_sock *tp = tcp_sk(l5->boot->sk);
+	struct sock *bsk = l5->boot->sk;
+	struct sockaddr_storage dst = { };
+	struct l5_rdma *rd;
+	u8 why;
+
+	if (!l5_door_wants(l5) || l5->rd)
+		return L5_REASON_PEER;
+	l5_door_addr(bsk, &dst, true);
+	if (l5_door_loopback(&dst))
+		return L5_REASON_PEER;
+	if (l5->force != L5_TRANSPORT_RDMA && !l5_door_device(bsk))
+		return L5_REASON_PEER;
+	why = l5_memo_look(sock_net(bsk), &dst);
+	if (why)
+		return why;
+	rd = l5_rdma_alloc(l5->ln, GFP_ATOMIC);
+	if (!rd)
+		return L5_REASON_NOMEM;
+	rd->key = (u64)tp->write_seq << 32 | READ_ONCE(tp->copied_seq);
+	rd->dst = dst;
+	l5_door_addr(bsk, &rd->src, false);
+	rd->end = L5_CLIENT;
+	rd->conn = l5->conn;
+	refcount_inc(&rd->conn->ref);
+	l5_conn_wishes(rd->conn, &l5->sk);
+	rd->l5 = l5;
+	l5_count(l5, L5_STAT_RDMA_ASKED, 1);
+	/* Y, pairs with l5_rdma_get(): it is whole */
+	smp_store_release(&l5->rd, rd);
+	l5_rdma_do(rd, L5_DO_ASK);
+	return L5_REASON_NONE;
+}
+
+/* An object gets a cm id: one reference, and one more for the module. */
+static void l5_door_hold(struct l5_rdma *rd, struct rdma_cm_id *id)
+{
+	atomic_inc(&l5_door_ids);
+	refcount_inc(&rd->ref);
+	rd->id = id;
+}
+
+static void l5_door_let_go(struct l5_rdma *rd)
+{
+	l5_rdma_put(rd);
+	if (atomic_dec_and_test(&l5_door_ids))
+		wake_up(&l5_door_idle);
+}
+
+static struct net *l5_door_net(struct l5_rdma *rd)
+{
+	struct net *net = NULL;
+
+	spin_lock_bh(&rd->lock);
+	if (rd->l5)
+		net = maybe_get_net(sock_net(&rd->l5->sk));
+	spin_unlock_bh(&rd->lock);
+	return net;
+}
+
+static void l5_door_resolve(struct l5_rdma *rd)
+{
+	unsigned int ms = READ_ONCE(rd->ln->rdma_ms);
+	struct net *net = l5_door_net(rd);
+	struct rdma_cm_id *id;
+
+	/* closed already */
+	if (!net)
+		return;
+	id = rdma_create_id(net, l5_door_event, rd, RDMA_PS_TCP, IB_QPT_RC);
+	put_net(net);
+	if (IS_ERR(id)) {
+		l5_door_fail(rd, L5_REASON_RDMA);
+		return;
+	}
+	l5_door_hold(rd, id);
+	l5_door_expire(rd, msecs_to_jiffies(ms));
+	if (rdma_resolve_addr(id, (struct sockaddr *)&rd->src,
+			      (struct sockaddr *)&rd->dst, ms))
+		l5_door_fail(rd, L5_REASON_PEER);
+}
+
+/* The server */
+
+/* Reject; the caller's return value then ends the id. */
+static int l5_door_reject(struct rdma_cm_id *id)
+{
+	rdma_reject(id, NULL, 0, IB_CM_REJ_CONSUMER_DEFINED);
+	return -ECONNREFUSED;
+}
+
+/* A question for a socket that waits for it, or for one that will come. */
+static int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
+			 const struct rdma_conn_param *p)
+{
+	const struct l5_hello *hello = p->private_data;
+	struct l5_rdma *rd;
+
+	if (!hello || !l5_hello_valid(hello, p->private_data_len))
+		return l5_door_reject(id);
+	spin_lock_bh(&l5_door_lock);
+	rd = l5_door_find(hello->key, false);
+	if (rd) {
+		/* the table's reference is the caller's now */
+		hlist_del_init(&rd->node);
+	} else if (l5_door_early < L5_DOOR_EARLY) {
+		rd = l5_rdma_alloc(ln, GFP_ATOMIC);
+	}
+	if (!rd) {
+		spin_unlock_bh(&l5_door_lock);
+		return l5_door_reject(id);
+	}
+	rd->key = hello->key;
+	rd->hello = *hello;
+	rd->server = true;
+	rd->end = L5_SERVER;
+	id->context = rd;
+	id->event_handler = l5_door_event;
+	l5_door_hold(rd, id);
+	if (READ_ONCE(rd->l5)) {
+		l5_rdma_do(rd, L5_DO_ACCEPT);
+	} else {
+		l5_door_add(rd);
+		l5_door_expire(rd, L5_DOOR_PATIENCE);
+	}
+	spin_unlock_bh(&l5_door_lock);
+	l5_rdma_put(rd);
+	return 0;
+}
+
+static int l5_door_knock(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	struct l5_door *door = id->context;
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		return l5_door_asked(door->ln, id, &event->param.conn);
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		/* of an id bound to one device; who takes it out ends it */
+		return cmpxchg(&door->id, id, NULL) == id;
+	default:
+		return 0;
+	}
+}
+
+/**
+ * l5_door_hope() - an accepted socket may be asked for RDMA
+ * @l5: the socket
+ * @listener: whose listener answers
+ *
+ * Context: may sleep; no byte has moved.
+ */
+void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
+{
+	struct sock *bsk = l5->boot->sk;
+	const struct tcp_sock *tp = tcp_sk(bsk);
+	struct l5_rdma *rd, *early;
+	struct sockaddr_storage dst = { };
+	u64 key;
+
+	if (!READ_ONCE(listener->door) || !l5_door_wants(listener))
+		return;
+	l5_door_addr(bsk, &dst, true);
+	if (l5_door_loopback(&dst))
+		return;
+	rd = l5_rdma_alloc(l5->ln, GFP_KERNEL_ACCOUNT);
+	if (!rd)
+		return;
+	lock_sock(bsk);
+	key = (u64)READ_ONCE(tp->copied_seq) << 32 | tp->write_seq;
+	release_sock(bsk);
+
+	spin_lock_bh(&l5_door_lock);
+	early = l5_door_find(key, true);
+	if (early) {
+		l5_door_del(early);
+		kfree(rd);
+		/* the table's reference is the socket's now */
+		rd = early;
+	}
+	rd->key = key;
+	rd->end = L5_SERVER;
+	rd->memcg = get_mem_cgroup_from_mm(current->mm);
+	rd->mailbox = l5_mailbox_get(listener);
+	l5_rdma_got_socket(rd, l5);
+	if (early)
+		l5_rdma_do(rd, L5_DO_ACCEPT);
+	else
+		l5_door_add(rd);
+	spin_unlock_bh(&l5_door_lock);
+	if (early)
+		l5_door_in_time(rd);
+}
+
+static void l5_door_sizes(struct l5_rdma *rd, u32 *client, u32 *server)
+{
+	u32 max = min(l5_rdma_max_size(rd), rd->hello.max_size);
+
+	max = rounddown_pow_of_two(max(max, L5_RING_MIN));
+	*client = min(max(rd->hello.tx_size, l5_conn_wish(rd->conn, false)),
+		      max);
+	*server = min(max(rd->hello.rx_size, l5_conn_wish(rd->conn, true)),
+		      max);
+}
+
+static int l5_door_accept(struct l5_rdma *rd)
+{
+	struct l5_hello hello = { };
+	struct rdma_conn_param param = {
+		.private_data = &hello,
+		.private_data_len = sizeof(hello),
+		.rnr_retry_count = 7,
+	};
+	struct l5_conn *conn;
+	u32 client, server;
+	int err;
+
+	conn = l5_conn_make(rd->ln, rd->memcg);
+	if (!conn)
+		return -ENOMEM;
+	rd->conn = conn;
+	spin_lock_bh(&rd->lock);
+	if (rd->l5)
+		l5_conn_wishes(conn, &rd->l5->sk);
+	spin_unlock_bh(&rd->lock);
+	if (rd->mailbox)
+		l5_mailbox_get_slot(rd);
+	err = l5_rdma_create(rd);
+	if (err)
+		return err;
+	l5_door_sizes(rd, &client, &server);
+	err = l5_rdma_rings(rd, client, server);
+	if (err)
+		return err;
+	l5_rdma_hello(rd, &hello);
+	hello.tx_size = server;
+	hello.rx_size = client;
+	rdma_set_ack_timeout(rd->id, 16);
+	/* with the memory of an answer that does not come */
+	l5_door_expire(rd, L5_DOOR_PATIENCE);
+	rdma_lock_handler(rd->id);
+	err = rdma_accept(rd->id, &param);
+	rdma_unlock_handler(rd->id);
+	return err;
+}
+
+/* The client learns from the answer how long the rings are. */
+static int l5_door_up(struct l5_rdma *rd)
+{
+	const struct l5_hello *h = &rd->hello;
+	u32 max = l5_rdma_max_size(rd);
+	int err = 0;
+
+	l5_door_in_time(rd);
+	if (l5_rd(rd, L5_RD_DEAD))
+		return 0;
+	if (!rd->server) {
+		if (h->tx_size > max || h->rx_size > max)
+			return -EPROTO;
+		err = l5_rdma_rings(rd, h->rx_size, h->tx_size);
+	}
+	rd->conn->rdma = rd;
+	refcount_inc(&rd->ref);
+	if (!err)
+		err = l5_rdma_up(rd);
+	return err;
+}
+
+static void l5_door_end(struct l5_rdma *rd)
+{
+	struct net *net;
+
+	if (l5_rd(rd, L5_RD_OVER))
+		return;
+	l5_rdma_forget(rd);
+	l5_door_in_time(rd);
+	/* what it was told to send it sends; an end that is closed may wait */
+	if (l5_rd(rd, L5_RD_UP) && l5_rd(rd, L5_RD_CLOSE))
+		wait_event_timeout(rd->wait, l5_rdma_flushed(rd), 30 * HZ);
+	set_bit(L5_RD_DEAD, &rd->flags);
+	l5_poller_del(rd);
+	if (rd->server && rd->id && !l5_rd(rd, L5_RD_UP) && !rd->id->qp)
+		rdma_reject(rd->id, NULL, 0, IB_CM_REJ_CONSUMER_DEFINED);
+	l5_rdma_drain(rd);
+	net = l5_door_net(rd);
+	if (net && !rd->server && !l5_rd(rd, L5_RD_PEER) &&
+	    (rd->bye == L5_REASON_REFUSED || rd->bye == L5_REASON_SILENT))
+		l5_memo_keep(rd, net, rd->bye);
+	if (net)
+		put_net(net);
+	l5_move_over(rd);
+	if (rd->id) {
+		l5_rdma_destroy(rd);
+		l5_door_let_go(rd);
+	}
+	l5_mailbox_put_slot(rd);
+	if (rd->conn)
+		l5_conn_put(rd->conn);
+}
+
+/**
+ * l5_door_work() - all that sleeps
+ * @rd: the object
+ * @todo: L5_DO_*
+ */
+void l5_door_work(struct l5_rdma *rd, unsigned long todo)
+{
+	int err = 0;
+
+	if (todo & BIT(L5_DO_EXPIRE) && l5_rd(rd, L5_RD_UP)) {
+		l5_move_expired(rd);
+	} else if (todo & BIT(L5_DO_EXPIRE)) {
+		l5_door_fail(rd, rd->server ? L5_REASON_RDMA :
+					      L5_REASON_SILENT);
+		todo |= BIT(L5_DO_END);
+	}
+	if (todo & BIT(L5_DO_END)) {
+		l5_door_end(rd);
+		return;
+	}
+	if (l5_rd(rd, L5_RD_DEAD))
+		return;
+	if (todo & BIT(L5_DO_ASK))
+		l5_door_resolve(rd);
+	if (todo & BIT(L5_DO_ACCEPT))
+		err = l5_door_accept(rd);
+	if (todo & BIT(L5_DO_UP) && !err)
+		err = l5_door_up(rd);
+	if (todo & BIT(L5_DO_MOVE) && !err)
+		l5_move_begin(rd);
+	if (todo & BIT(L5_DO_POLL) && !err)
+		l5_poller_list(rd);
+	if (err)
+		l5_door_fail(rd, err == -EDQUOT ? L5_REASON_LIMIT :
+				 err == -ENOMEM ? L5_REASON_NOMEM :
+						  L5_REASON_RDMA);
+}
+
+/* Listening */
+
+static void l5_door_open(struct l5_door *door)
+{
+	struct rdma_cm_id *id;
+
+	lockdep_assert_held(&l5_door_mutex);
+	id = rdma_create_id(door->net, l5_door_knock, door, RDMA_PS_TCP,
+			    IB_QPT_RC);
+	if (IS_ERR(id))
+		return;
+	door->id = id;
+	if ((rdma_bind_addr(id, (struct sockaddr *)&door->addr) ||
+	     rdma_listen(id, 128)) && cmpxchg(&door->id, id, NULL) == id)
+		rdma_destroy_id(id);
+}
+
+static struct l5_door *l5_door_of(const struct net *net,
+				  const struct sockaddr_storage *addr)
+{
+	struct l5_door *door;
+
+	lockdep_assert_held(&l5_door_mutex);
+	list_for_each_entry(door, &l5_doors, node)
+		if (net_eq(door->net, net) &&
+		    !memcmp(&door->addr, addr, sizeof(*addr)))
+			return door;
+	return NULL;
+}
+
+/**
+ * l5_door_listen() - answer questions for a listener's connections
+ * @l5: the listener
+ *
+ * Without a device that is possible yet the first one that comes does it.
+ *
+ * Context: may sleep; l5_sock.lock held.
+ */
+void l5_door_listen(struct l5_sock *l5)
+{
+	const struct sock *bsk = l5->boot->sk;
+	struct sockaddr_storage addr = { };
+	struct l5_door *door;
+
+	if (l5->door || !l5_door_wants(l5))
+		return;
+	if (bsk->sk_family == AF_INET6) {
+		struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)&addr;
+
+		sin6->sin6_family = AF_INET6;
+		sin6->sin6_addr = bsk->sk_v6_rcv_saddr;
+		sin6->sin6_port = inet_sk(bsk)->inet_sport;
+	} else {
+		struct sockaddr_in *sin = (struct sockaddr_in *)&addr;
+
+		sin->sin_family = AF_INET;
+		sin->sin_addr.s_addr = inet_sk(bsk)->inet_rcv_saddr;
+		sin->sin_port = inet_sk(bsk)->inet_sport;
+	}
+	if (l5_door_loopback(&addr))
+		return;
+	mutex_lock(&l5_door_mutex);
+	door = l5_door_of(sock_net(bsk), &addr);
+	if (!door) {
+		door = kzalloc(sizeof(*door), GFP_KERNEL_ACCOUNT);
+		if (!door)
+			goto out;
+		door->addr = addr;
+		door->net = sock_net(bsk);
+		door->ln = l5->ln;
+		list_add(&door->node, &l5_doors);
+		l5_door_open(door);
+	}
+	door->users++;
+	WRITE_ONCE(l5->door, door);
+out:
+	mutex_unlock(&l5_door_mutex);
+}
+
+/**
+ * l5_door_unlisten() - a listener stops
+ * @l5: the listener, or a socket that was none
+ *
+ * Context: may sleep.
+ */
+void l5_door_unlisten(struct l5_sock *l5)
+{
+	struct l5_door *door = l5->door;
+	struct rdma_cm_id *id = NULL;
+
+	if (!door)
+		return;
+	mutex_lock(&l5_door_mutex);
+	WRITE_ONCE(l5->door, NULL);
+	if (--door->users) {
+		door = NULL;
+	} else {
+		list_del(&door->node);
+		id = xchg(&door->id, NULL);
+	}
+	mutex_unlock(&l5_door_mutex);
+	/* this waits for its handler */
+	if (id)
+		rdma_destroy_id(id);
+	kfree(door);
+}
+
+/* A device came: those that could not listen before try again. */
+static void l5_door_again(struct work_struct *work)
+{
+	struct l5_door *door;
+
+	mutex_lock(&l5_door_mutex);
+	list_for_each_entry(door, &l5_doors, node)
+		if (!door->id)
+			l5_door_open(door);
+	mutex_unlock(&l5_door_mutex);
+}
+
+static DECLARE_DELAYED_WORK(l5_door_retry, l5_door_again);
+
+static int l5_door_device_add(struct ib_device *dev)
+{
+	/* rdma_cm has to know it first */
+	mod_delayed_work(l5_wq, &l5_door_retry, HZ / 10);
+	return 0;
+}
+
+static struct ib_client l5_door_client = {
+	.name	= "l5",
+	.add	= l5_door_device_add,
+};
+
+int __init l5_door_init(void)
+{
+	int err;
+
+	l5_wq = alloc_workqueue("l5", WQ_UNBOUND, 0);
+	if (!l5_wq)
+		return -ENOMEM;
+	err = ib_register_client(&l5_door_client);
+	if (err)
+		destroy_workqueue(l5_wq);
+	return err;
+}
+
+/**
+ * l5_door_exit() - the module goes: wait for what closed sockets left
+ */
+void l5_door_exit(void)
+{
+	ib_unregister_client(&l5_door_client);
+	cancel_delayed_work_sync(&l5_door_retry);
+	wait_event(l5_door_idle, !atomic_read(&l5_door_ids));
+	destroy_workqueue(l5_wq);
+}

@@ -1,0 +1,631 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5 between hosts: how a connection moves from TCP to rings while it is in
+ * use.
+ *
+ * Each direction has its cut: the sender's bytes go by TCP up to a sequence
+ * number, and by the ring from there on. The sender chooses it, at a moment
+ * when none of its threads is inside TCP; the receiver reads TCP up to there
+ * first. Messages between the two kernels, on the queue pair:
+ *
+ *   READY     write to me; from both ends, then either may cut
+ *   CUT(seq)  my bytes on TCP end here
+ *   CUT_ACK   I know; only now the sender's records leave its host
+ *
+ * A FIN can be ambiguous: is it the end of the stream, or of the part that went
+ * by TCP, and the CUT is still on its way? So a FIN is sent only if there was no
+ * cut, or after the CUT_ACK. Hence who reads TCP's end and knows of no cut is at
+ * the end; who knows of one asks the queue pair (L5_MSG_FIN).
+ *
+ * If the queue pair fails before a cut the connection just stays where it is.
+ * After one it ends with an error, at both ends: TCP is reset.
+ *
+ * A socket that may move must not sleep inside TCP: bytes would come by the
+ * ring and never wake it. Receivers wait out here; senders inside are counted,
+ * and the last to leave cuts.
+ */
+#include <linux/sched/signal.h>
+#include <linux/tcp.h>
+#include <net/tcp.h>
+
+#include "rdma.h"
+
+/* A FIN waits for this long for the peer's answer to a cut. */
+#define L5_ACK_WAIT	(10 * HZ)
+/* And for so long may records be behind the FIN. */
+#define L5_FIN_WAIT	(60 * HZ)
+
+/**
+ * l5_move_wake() - whoever waits at a socket is to look again
+ * @rd: its
+ *
+ * Context: any.
+ */
+void l5_move_wake(struct l5_rdma *rd)
+{
+	struct sock *sk = NULL;
+
+	spin_lock_bh(&rd->lock);
+	if (rd->l5) {
+		sk = &rd->l5->sk;
+		sock_hold(sk);
+	}
+	spin_unlock_bh(&rd->lock);
+	wake_up_all(&rd->wait);
+	if (!sk)
+		return;
+	/* without saying what for, see l5_wake() */
+	rcu_read_lock();
+	if (skwq_has_sleeper(rcu_dereference(sk->sk_wq)))
+		wake_up_interruptible_all(&rcu_dereference(sk->sk_wq)->wait);
+	rcu_read_unlock();
+	sock_put(sk);
+}
+
+/**
+ * l5_move_hope() - what may come of RDMA
+ * @l5: a socket that its bootstrap carries
+ *
+ * Return: it, or NULL if nothing can any more.
+ */
+struct l5_rdma *l5_move_hope(struct l5_sock *l5)
+{
+	/* Y, pairs with l5_door_ask() */
+	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
+
+	if (!rd || !l5_rd(rd, L5_RD_OPEN))
+		return NULL;
+	if (rd->server && l5_rd(rd, L5_RD_UP))
+		return rd;
+	/* nobody asks so late */
+	if (!READ_ONCE(rd->id) && rd->end == L5_SERVER &&
+	    time_after(jiffies, rd->since + 30 * HZ)) {
+		l5_rdma_forget(rd);
+		if (!READ_ONCE(rd->id)) {
+			clear_bit(L5_RD_OPEN, &rd->flags);
+			return NULL;
+		}
+	}
+	return rd;
+}
+
+/**
+ * l5_rdma_got_socket() - a socket and what may come of RDMA for it
+ * @rd: this
+ * @l5: the socket, which takes a reference of the caller's
+ *
+ * Context: before anybody else can use the socket.
+ */
+void l5_rdma_got_socket(struct l5_rdma *rd, struct l5_sock *l5)
+{
+	spin_lock_bh(&rd->lock);
+	rd->l5 = l5;
+	spin_unlock_bh(&rd->lock);
+	smp_store_release(&l5->rd, rd);
+}
+
+bool l5_tx_moved(struct l5_sock *l5)
+{
+	return l5_rd(l5->rd, L5_RD_CUT);
+}
+
+bool l5_rx_moved(struct l5_sock *l5)
+{
+	return l5_rd(l5->rd, L5_RD_RX_OVER);
+}
+
+/**
+ * l5_rdma_lost() - is there no way any more to send what was published?
+ * @l5: a socket with rings
+ */
+bool l5_rdma_lost(const struct l5_sock *l5)
+{
+	const struct l5_rdma *rd = l5->conn->rdma;
+
+	return rd && l5_rd(rd, L5_RD_OVER);
+}
+
+/**
+ * l5_rdma_says_end() - do the signs of an end that TCP gives count?
+ * @l5: a socket with rings
+ *
+ * Not as long as there may be records on their way.
+ */
+bool l5_rdma_says_end(const struct l5_sock *l5)
+{
+	const struct l5_rdma *rd = l5->conn->rdma;
+
+	return !rd || l5_rd(rd, L5_RD_PEER_FIN) || l5_rd(rd, L5_RD_OVER);
+}
+
+/* Both directions are the rings' now. */
+static void l5_move_done(struct l5_rdma *rd)
+{
+	lockdep_assert_held(&rd->lock);
+	if (!rd->l5 || !l5_rd(rd, L5_RD_ACKED) || !l5_rd(rd, L5_RD_RX_OVER) ||
+	    l5_rd(rd, L5_RD_DEAD))
+		return;
+	if (l5_set_state(rd->l5, L5_SHM, L5_REASON_NONE))
+		l5_poller_add(rd);
+}
+
+/* Has what the peer sent on TCP been read? */
+static bool l5_move_look(struct l5_rdma *rd)
+{
+	const struct sock *bsk;
+
+	lockdep_assert_held(&rd->lock);
+	if (!rd->l5 || !l5_rd(rd, L5_RD_RX_CUT) ||
+	    l5_state(rd->l5) != L5_MOVING)
+		return false;
+	bsk = rd->l5->boot->sk;
+	if (READ_ONCE(tcp_sk(bsk)->copied_seq) != rd->rx_cut_seq)
+		return false;
+	if (test_and_set_bit(L5_RD_RX_OVER, &rd->flags))
+		return false;
+	l5_move_done(rd);
+	return true;
+}
+
+/**
+ * l5_rdma_rx_look() - bytes were read from TCP: was that all?
+ * @l5: a socket that moves
+ */
+void l5_rdma_rx_look(struct l5_sock *l5)
+{
+	struct l5_rdma *rd = l5->rd;
+	bool over;
+
+	if (!l5_rd(rd, L5_RD_RX_CUT) || l5_rd(rd, L5_RD_RX_OVER))
+		return;
+	spin_lock_bh(&rd->lock);
+	over = l5_move_look(rd);
+	spin_unlock_bh(&rd->lock);
+	if (over)
+		l5_move_wake(rd);
+}
+
+/* Cut, if it is time and nobody is inside TCP. */
+static void l5_move_cut(struct l5_rdma *rd)
+{
+	const struct sock *bsk;
+
+	lockdep_assert_held(&rd->lock);
+	if (rd->tx_users || !rd->l5 || l5_rd(rd, L5_RD_CUT) ||
+	    l5_rd(rd, L5_RD_DEAD) || l5_state(rd->l5) != L5_MOVING)
+		return;
+	bsk = rd->l5->boot->sk;
+	/* who has sent its FIN, or got a reset, sends no more anyway */
+	if (READ_ONCE(bsk->sk_shutdown) & SEND_SHUTDOWN ||
+	    !((1 << READ_ONCE(bsk->sk_state)) &
+	      (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT)))
+		return;
+	rd->cut_seq = READ_ONCE(tcp_sk(bsk)->write_seq);
+	rd->info.tx_cut = rd->cut_seq - (u32)(rd->server ? rd->key :
+					      rd->key >> 32);
+	set_bit(L5_RD_CUT, &rd->flags);
+	l5_rdma_say(rd, L5_MSG_CUT, rd->cut_seq, 0);
+	l5_door_expire(rd, L5_ACK_WAIT);
+}
+
+/**
+ * l5_rdma_tx_begin() - about to send on TCP
+ * @rd: of a socket that may move
+ *
+ * Return: false if it is the ring that takes it; else l5_rdma_tx_end() follows.
+ */
+bool l5_rdma_tx_begin(struct l5_rdma *rd)
+{
+	bool tcp;
+
+	spin_lock_bh(&rd->lock);
+	tcp = !l5_rd(rd, L5_RD_CUT);
+	if (tcp)
+		rd->tx_users++;
+	spin_unlock_bh(&rd->lock);
+	return tcp;
+}
+
+void l5_rdma_tx_end(struct l5_rdma *rd)
+{
+	bool cut;
+
+	spin_lock_bh(&rd->lock);
+	rd->tx_users--;
+	l5_move_cut(rd);
+	cut = l5_rd(rd, L5_RD_CUT);
+	spin_unlock_bh(&rd->lock);
+	if (cut)
+		l5_move_wake(rd);
+}
+
+/* The socket of an object, so that it stays while this sleeps. */
+static struct l5_sock *l5_move_socket(struct l5_rdma *rd)
+{
+	struct l5_sock *l5;
+
+	spin_lock_bh(&rd->lock);
+	l5 = rd->l5;
+	if (l5)
+		sock_hold(&l5->sk);
+	spin_unlock_bh(&rd->lock);
+	return l5;
+}
+
+/**
+ * l5_move_expired() - did the peer leave this end waiting?
+ * @rd: of this end
+ *
+ * For the answer to a cut, or for the end of the stream when TCP has ended it:
+ * then no keepalive looks after the peer any more.
+ */
+void l5_move_expired(struct l5_rdma *rd)
+{
+	const struct sock *bsk;
+	bool late;
+
+	spin_lock_bh(&rd->lock);
+	late = l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_ACKED) &&
+	       !l5_rd(rd, L5_RD_PEER_CLOSED);
+	bsk = rd->l5 ? rd->l5->boot->sk : NULL;
+	if (bsk && READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN &&
+	    l5_rd(rd, L5_RD_RX_CUT) && !l5_rd(rd, L5_RD_PEER_FIN))
+		late = true;
+	spin_unlock_bh(&rd->lock);
+	if (late)
+		l5_rdma_dead(rd, ETIMEDOUT);
+}
+
+/**
+ * l5_move_fin_in() - TCP's stream has ended
+ * @l5: a socket with rings
+ *
+ * Context: any.
+ */
+void l5_move_fin_in(struct l5_sock *l5)
+{
+	struct l5_rdma *rd = l5->conn->rdma;
+
+	if (rd && !l5_rd(rd, L5_RD_PEER_FIN) && !l5_rd(rd, L5_RD_DEAD) &&
+	    READ_ONCE(l5->boot->sk->sk_shutdown) & RCV_SHUTDOWN)
+		l5_door_expire(rd, L5_FIN_WAIT);
+}
+
+/* The other end closed, and there is something that it did not read. */
+static void l5_move_unread(struct l5_rdma *rd)
+{
+	struct l5_sock *l5 = l5_move_socket(rd);
+
+	if (!l5)
+		return;
+	/* the release of the socket waits for the mutex */
+	mutex_lock(&l5->lock);
+	if (READ_ONCE(rd->l5))
+		l5_send_to_closed(l5);
+	mutex_unlock(&l5->lock);
+	sock_put(&l5->sk);
+}
+
+/**
+ * l5_move_begin() - both ends may be written to: the socket gets its rings
+ * @rd: of this end
+ *
+ * Context: may sleep.
+ */
+void l5_move_begin(struct l5_rdma *rd)
+{
+	struct l5_sock *l5;
+
+	if (l5_rd(rd, L5_RD_PEER_CLOSED)) {
+		l5_move_unread(rd);
+		return;
+	}
+	l5 = l5_move_socket(rd);
+	if (!l5)
+		return;
+	mutex_lock(&l5->lock);
+	if (!READ_ONCE(rd->l5) || l5_state(l5) != L5_BASE)
+		goto out;
+	/* what connect() made to meet a peer here may be the same */
+	if (l5->conn != rd->conn) {
+		if (l5->conn)
+			l5_conn_put(l5->conn);
+		refcount_inc(&rd->conn->ref);
+		l5->conn = rd->conn;
+	}
+	l5->end = rd->end;
+	rd->conn->end[!rd->end].remote = rd->hello.notify == L5_NOTIFY_ONE;
+	rcu_assign_pointer(rd->conn->end[rd->end].sk, &l5->sk);
+	spin_lock_bh(&rd->lock);
+	l5_set_state(l5, L5_MOVING, L5_REASON_NONE);
+	l5_move_look(rd);
+	l5_move_cut(rd);
+	spin_unlock_bh(&rd->lock);
+out:
+	mutex_unlock(&l5->lock);
+	sock_put(&l5->sk);
+	l5_move_wake(rd);
+}
+
+/**
+ * l5_move_ready() - the peer may be written to
+ * @rd: of this end, which told the peer the same before it could hear this
+ *
+ * Context: softirq.
+ */
+void l5_move_ready(struct l5_rdma *rd)
+{
+	if (!test_and_set_bit(L5_RD_PEER, &rd->flags))
+		l5_rdma_do(rd, L5_DO_MOVE);
+}
+
+/**
+ * l5_move_cut_in() - the peer sends no more on TCP
+ * @rd: of this end
+ * @seq: after its last byte there
+ *
+ * Context: softirq.
+ */
+void l5_move_cut_in(struct l5_rdma *rd, u32 seq)
+{
+	spin_lock(&rd->lock);
+	if (!l5_rd(rd, L5_RD_RX_CUT)) {
+		rd->rx_cut_seq = seq;
+		rd->info.rx_cut = seq - (u32)(rd->server ? rd->key >> 32 :
+					      rd->key);
+		set_bit(L5_RD_RX_CUT, &rd->flags);
+		/* a closed end reads nothing; it says so at its end */
+		l5_rdma_say(rd, L5_MSG_CUT_ACK, 0, 0);
+		l5_move_look(rd);
+	}
+	spin_unlock(&rd->lock);
+	l5_move_wake(rd);
+}
+
+/**
+ * l5_move_acked() - the peer knows where this end's bytes on TCP end
+ * @rd: of this end
+ *
+ * Context: softirq.
+ */
+void l5_move_acked(struct l5_rdma *rd)
+{
+	spin_lock(&rd->lock);
+	if (l5_rd(rd, L5_RD_CUT)) {
+		set_bit(L5_RD_ACKED, &rd->flags);
+		l5_rdma_push_locked(rd);
+		l5_move_done(rd);
+	}
+	spin_unlock(&rd->lock);
+	l5_move_wake(rd);
+}
+
+/* What is the reason that a connection stays on TCP, for who asks? */
+static void l5_move_stays(struct l5_rdma *rd, struct l5_sock *l5)
+{
+	static const u8 stat[L5_REASON_MAX] = {
+		[L5_REASON_REFUSED] = L5_STAT_RDMA_REFUSED,
+		[L5_REASON_SILENT] = L5_STAT_RDMA_SILENT,
+		[L5_REASON_RDMA] = L5_STAT_RDMA_FAILED,
+		[L5_REASON_LIMIT] = L5_STAT_RDMA_FAILED,
+		[L5_REASON_NOMEM] = L5_STAT_RDMA_FAILED,
+	};
+	u8 why = rd->bye ?: L5_REASON_RDMA;
+
+	if (stat[why])
+		l5_count(l5, stat[why], 1);
+	if (l5_state(l5) == L5_BASE)
+		WRITE_ONCE(l5->reason, why);
+}
+
+/*
+ * Is it an error that the queue pair has ended? Not if the peer had said that
+ * it closes; and not if it never sent by it, has ended its stream on TCP, and
+ * got nothing that it did not know of.
+ */
+static bool l5_move_broken(struct l5_rdma *rd, const struct sock *bsk)
+{
+	lockdep_assert_held(&rd->lock);
+	if (l5_rd(rd, L5_RD_PEER_CLOSED) &&
+	    (l5_rd(rd, L5_RD_PEER_FIN) || !l5_rd(rd, L5_RD_RX_CUT)))
+		return false;
+	if (l5_rd(rd, L5_RD_RX_CUT))
+		return true;
+	if (!l5_rd(rd, L5_RD_CUT))
+		return false;
+	return !(READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN) ||
+	       l5_load(&rd->conn->end[rd->end].ctrl->tx_tail);
+}
+
+/**
+ * l5_move_over() - there is no queue pair, or none any more
+ * @rd: of this end; all its messages were heard
+ *
+ * Context: may sleep.
+ */
+void l5_move_over(struct l5_rdma *rd)
+{
+	struct sock *bsk = NULL, *sk = NULL;
+	int err = rd->err ?: ECONNRESET;
+	bool broken = false;
+
+	spin_lock_bh(&rd->lock);
+	set_bit(L5_RD_OVER, &rd->flags);
+	if (rd->l5) {
+		bsk = rd->l5->boot->sk;
+		sk = &rd->l5->sk;
+		sock_hold(bsk);
+		sock_hold(sk);
+		if (!l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_RX_CUT))
+			l5_move_stays(rd, rd->l5);
+		broken = l5_move_broken(rd, bsk);
+		if (broken)
+			l5_count(rd->l5, L5_STAT_RDMA_BROKEN, 1);
+	}
+	if (!l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_RX_CUT))
+		clear_bit(L5_RD_OPEN, &rd->flags);
+	spin_unlock_bh(&rd->lock);
+	if (broken) {
+		l5_map_flag(&rd->conn->end[rd->end],
+			    L5_MAP_TX_ASK | L5_MAP_RX_ASK);
+		/* tells the peer, if it does not know, and this end's pollers */
+		tcp_abort(bsk, err);
+	} else if (rd->conn && l5_rd(rd, L5_RD_CUT)) {
+		l5_map_flag(&rd->conn->end[rd->end],
+			    L5_MAP_TX_ASK | L5_MAP_RX_ASK);
+	}
+	l5_move_wake(rd);
+	if (bsk)
+		sock_put(bsk);
+	if (sk)
+		sock_put(sk);
+}
+
+/**
+ * l5_move_stop() - an option wants TCP itself
+ * @l5: the socket
+ *
+ * Return: 0, or -EOPNOTSUPP if it is too late for that.
+ */
+int l5_move_stop(struct l5_sock *l5)
+{
+	struct l5_rdma *rd = l5_move_hope(l5);
+	int err = 0;
+
+	if (!rd)
+		return 0;
+	l5_rdma_forget(rd);
+	spin_lock_bh(&rd->lock);
+	if (l5_rd(rd, L5_RD_READY)) {
+		err = -EOPNOTSUPP;
+	} else {
+		clear_bit(L5_RD_OPEN, &rd->flags);
+		rd->bye = L5_REASON_OPTION;
+	}
+	spin_unlock_bh(&rd->lock);
+	if (!err && rd->id)
+		l5_rdma_dead(rd, ECONNRESET);
+	return err;
+}
+
+/**
+ * l5_move_wait_acked() - before a FIN: the peer is to know of the cut
+ * @l5: the socket
+ *
+ * If it never will, no FIN may tell it that the stream ends where TCP does: a
+ * reset does then.
+ *
+ * Context: may sleep, for as long as an answer takes, or L5_ACK_WAIT.
+ */
+void l5_move_wait_acked(struct l5_sock *l5)
+{
+	struct l5_rdma *rd = l5->rd;
+
+	if (!rd || !l5_rd(rd, L5_RD_CUT))
+		return;
+	wait_event_timeout(rd->wait, l5_rd(rd, L5_RD_ACKED) ||
+			   l5_rd(rd, L5_RD_PEER_CLOSED) ||
+			   l5_rd(rd, L5_RD_DEAD), L5_ACK_WAIT);
+	if (!l5_rd(rd, L5_RD_ACKED) && !l5_rd(rd, L5_RD_PEER_CLOSED))
+		tcp_abort(l5->boot->sk, ECONNRESET);
+}
+
+/* Is it known whether RDMA carries the connection? */
+static bool l5_move_settled(struct l5_sock *l5)
+{
+	return l5_state(l5) != L5_BASE || !l5_move_hope(l5);
+}
+
+/**
+ * l5_move_wait() - option L5_RDMA_WAIT: wait for the outcome
+ * @l5: a client that is connected
+ *
+ * Context: may sleep; a signal ends it.
+ */
+void l5_move_wait(struct l5_sock *l5)
+{
+	long timeo = msecs_to_jiffies(READ_ONCE(l5->rdma_wait));
+	struct l5_rdma *rd = l5_move_hope(l5);
+
+	if (!timeo || !rd)
+		return;
+	timeo = wait_event_interruptible_timeout(*sk_sleep(&l5->sk),
+						 l5_move_settled(l5), timeo);
+	/* and the cut, as a rule the next thing */
+	if (timeo > 0 && l5_state(l5) == L5_MOVING)
+		wait_event_interruptible_timeout(*sk_sleep(&l5->sk),
+						 l5_state(l5) != L5_MOVING ||
+						 !l5_move_hope(l5), timeo);
+}
+
+/**
+ * l5_rdma_undecided() - may the socket get rings that it does not have?
+ * @l5: the socket
+ */
+bool l5_rdma_undecided(struct l5_sock *l5)
+{
+	struct l5_rdma *rd = l5_move_hope(l5);
+	int state = l5_state(l5);
+
+	return rd && (state == L5_BASE || state == L5_MOVING) &&
+	       !l5_rd(rd, L5_RD_DEAD);
+}
+
+/**
+ * l5_rdma_detach() - the socket ends
+ * @l5: the socket
+ * @reset: what was sent and not delivered is of no use
+ *
+ * Context: may sleep. Afterwards nothing here uses the socket.
+ */
+void l5_rdma_detach(struct l5_sock *l5, bool reset)
+{
+	struct l5_rdma *rd = l5->rd;
+
+	if (!rd)
+		return;
+	mutex_lock(&l5->lock);
+	l5_rdma_forget(rd);
+	spin_lock_bh(&rd->lock);
+	rd->l5 = NULL;
+	if (!reset && l5_rd(rd, L5_RD_UP) && !l5_rd(rd, L5_RD_DEAD)) {
+		set_bit(L5_RD_FIN, &rd->flags);
+		set_bit(L5_RD_CLOSE, &rd->flags);
+		l5_rdma_push_locked(rd);
+	}
+	spin_unlock_bh(&rd->lock);
+	WRITE_ONCE(l5->rd, NULL);
+	mutex_unlock(&l5->lock);
+	l5_rdma_do(rd, L5_DO_END);
+	l5_rdma_put(rd);
+}
+
+/**
+ * l5_rdma_get_info() - option L5_RDMA_INFO
+ * @l5: the socket
+ * @info: filled in
+ */
+void l5_rdma_get_info(struct l5_sock *l5, struct l5_rdma_info *info)
+{
+	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
+
+	if (!rd)
+		return;
+	spin_lock_bh(&rd->lock);
+	*info = rd->info;
+	spin_unlock_bh(&rd->lock);
+	info->notify = rd->notify;
+	switch (l5_state(l5)) {
+	case L5_SHM:
+		info->state = L5_RDMA_DONE;
+		break;
+	case L5_MOVING:
+		info->state = L5_RDMA_MOVING;
+		break;
+	default:
+		info->state = l5_rd(rd, L5_RD_OPEN) ? L5_RDMA_OPEN :
+						      L5_RDMA_NONE;
+	}
+	if (l5_rd(rd, L5_RD_OVER) && l5_rd(rd, L5_RD_CUT))
+		info->state = L5_RDMA_FAILED;
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5 between hosts: a thread that sends what processes have published.
+ *
+ * A process that has its ring mapped needs a call to have it sent. With
+ * net.l5.rdma_poll a thread of the network namespace looks at the tails of its
+ * connections instead, as io_uring's SQPOLL does at submissions. It looks for
+ * more as long as there was some lately, net.l5.rdma_poll_idle_ms, and then
+ * sleeps until somebody rings. Whether to ring is said by L5_MAP_BELL in the
+ * state page:
+ *
+ *   thread, about to sleep            sender
+ *
+ *   BELL = 1 everywhere               publish
+ *   FULL BARRIER                      FULL BARRIER (l5_unlock())
+ *   look at all tails                 look at BELL, ring if it is set
+ *   if (nothing new) sleep
+ */
+#include <linux/delay.h>
+#include <linux/kthread.h>
+#include <linux/slab.h>
+
+#include "rdma.h"
+
+/**
+ * struct l5_poller - of a namespace
+ * @lock: guards @list
+ * @list: connections
+ * @task: the thread, NULL if there is none
+ * @mutex: guards @task
+ * @awake: it polls: nobody needs to ring
+ * @wait: where it sleeps
+ */
+struct l5_poller {
+	spinlock_t lock;
+	struct list_head list;
+	struct task_struct *task;
+	struct mutex mutex;
+	bool awake;
+	wait_queue_head_t wait;
+};
+
+/**
+ * l5_poller_runs() - is there a thread that looks at the tails?
+ * @ln: the namespace
+ */
+bool l5_poller_runs(const struct l5_net *ln)
+{
+	return READ_ONCE(ln->poller->awake);
+}
+
+static void l5_poller_bell(struct l5_rdma *rd, bool on)
+{
+	struct l5_map_state *state =
+		READ_ONCE(rd->conn->end[rd->end].state);
+	u32 old;
+
+	if (!state)
+		return;
+	old = READ_ONCE(state->flags);
+	if (!!(old & L5_MAP_BELL) == on)
+		return;
+	if (on)
+		atomic_or(L5_MAP_BELL, (atomic_t *)&state->flags);
+	else
+		atomic_andnot(L5_MAP_BELL, (atomic_t *)&state->flags);
+	atomic_inc((atomic_t *)&state->generation);
+}
+
+/* Look at all of them. Return: whether anything was sent. */
+static bool l5_poller_look(struct l5_poller *p, bool bell)
+{
+	struct l5_rdma *rd;
+	bool any = false;
+	u64 before;
+
+	spin_lock_bh(&p->lock);
+	list_for_each_entry(rd, &p->list, poll_node) {
+		struct l5_end *own = &rd->conn->end[rd->end];
+
+		l5_poller_bell(rd, bell);
+		if (bell)
+			/* the flag, then the tail; see above */
+			smp_mb();
+		if (READ_ONCE(own->ctrl->tx_tail) == READ_ONCE(rd->sent))
+			continue;
+		spin_lock(&rd->lock);
+		before = rd->info.posts;
+		l5_rdma_push_locked(rd);
+		rd->info.polled += rd->info.posts - before;
+		any |= rd->info.posts != before;
+		spin_unlock(&rd->lock);
+	}
+	spin_unlock_bh(&p->lock);
+	return any;
+}
+
+static int l5_poller_thread(void *arg)
+{
+	struct l5_net *ln = arg;
+	struct l5_poller *p = ln->poller;
+	unsigned long last = jiffies;
+
+	WRITE_ONCE(p->awake, true);
+	while (!kthread_should_stop()) {
+		if (l5_poller_look(p, false)) {
+			last = jiffies;
+			cond_resched();
+			continue;
+		}
+		cpu_relax();
+		cond_resched();
+		if (time_before(jiffies, last + msecs_to_jiffies(
+				READ_ONCE(ln->rdma_poll_idle_ms)) + 1))
+			continue;
+		WRITE_ONCE(p->awake, false);
+		if (!l5_poller_look(p, true))
+			wait_event_interruptible(p->wait,
+						 READ_ONCE(p->awake) ||
+						 kthread_should_stop());
+		WRITE_ONCE(p->awake, true);
+		last = jiffies;
+	}
+	WRITE_ONCE(p->awake, false);
+	l5_poller_look(p, true);
+	return 0;
+}
+
+/**
+ * l5_poller_kick() - somebody rang: look for more
+ * @ln: the namespace
+ */
+void l5_poller_kick(struct l5_net *ln)
+{
+	struct l5_poller *p = ln->poller;
+
+	if (!READ_ONCE(p->task) || READ_ONCE(p->awake))
+		return;
+	WRITE_ONCE(p->awake, true);
+	wake_up(&p->wait);
+}
+
+/**
+ * l5_poller_set() - net.l5.rdma_poll has changed
+ * @ln: the namespace
+ */
+void l5_poller_set(struct l5_net *ln)
+{
+	struct l5_poller *p = ln->poller;
+	struct task_struct *task;
+
+	mutex_lock(&p->mutex);
+	if (READ_ONCE(ln->rdma_poll) && !p->task) {
+		task = kthread_run(l5_poller_thread, ln, "l5_poller");
+		if (!IS_ERR(task))
+			WRITE_ONCE(p->task, task);
+	} else if (!READ_ONCE(ln->rdma_poll) && p->task) {
+		kthread_stop(p->task);
+		WRITE_ONCE(p->task, NULL);
+	}
+	mutex_unlock(&p->mutex);
+}
+
+/**
+ * l5_poller_add() - a connection was moved
+ * @rd: it, its lock held
+ */
+void l5_poller_add(struct l5_rdma *rd)
+{
+	/* the lists' lock is the outer one: by the work */
+	l5_rdma_do(rd, L5_DO_POLL);
+}
+
+void l5_poller_list(struct l5_rdma *rd)
+{
+	struct l5_poller *p = rd->ln->poller;
+
+	spin_lock_bh(&p->lock);
+	if (!l5_rd(rd, L5_RD_DEAD) && list_empty(&rd->poll_node))
+		list_add(&rd->poll_node, &p->list);
+	spin_unlock_bh(&p->lock);
+	l5_poller_kick(rd->ln);
+}
+
+/**
+ * l5_poller_del() - a connection ends
+ * @rd: it
+ */
+void l5_poller_del(struct l5_rdma *rd)
+{
+	struct l5_poller *p;
+
+	if (list_empty(&rd->poll_node))
+		return;
+	p = rd->ln->poller;
+	spin_lock_bh(&p->lock);
+	list_del_init(&rd->poll_node);
+	spin_unlock_bh(&p->lock);
+}
+
+int l5_poller_init(struct l5_net *ln)
+{
+	struct l5_poller *p = kzalloc(sizeof(*p), GFP_KERNEL);
+
+	if (!p)
+		return -ENOMEM;
+	spin_lock_init(&p->lock);
+	INIT_LIST_HEAD(&p->list);
+	mutex_init(&p->mutex);
+	init_waitqueue_head(&p->wait);
+	ln->poller = p;
+	return 0;
+}
+
+void l5_poller_exit(struct l5_net *ln)
+{
+	WRITE_ONCE(ln->rdma_poll, 0);
+	l5_poller_set(ln);
+	kfree(ln->poller);
+}

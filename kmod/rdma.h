@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * AF_L5 between hosts: the objects of RDMA, who owns them, which lock guards
+ * what. In the order of a connection's life: door.c asks and answers, move.c
+ * takes the bytes from TCP to the rings, rdma.c keeps the rings of both hosts
+ * alike, poller.c sends for processes that do not want to call.
+ *
+ * Objects
+ *
+ *   l5_rdma     what one end has of RDMA, from the question to the end of its
+ *               queue pair. Referenced by its l5_sock, by its cm id, by its
+ *               l5_conn, by each work that is queued.
+ *   l5_door     a listening cm id, shared by the sockets that listen on the
+ *               same address; see door.c
+ *   l5_mailbox  of a listener; referenced by it, by the connections that have a
+ *               byte in it and by who has it mapped; see mailbox.c
+ *
+ * While there is a queue pair its l5_rdma references the l5_conn, whose pages
+ * it writes and reads; so those outlive the socket until all is said.
+ *
+ * Everything that sleeps is done by one work per l5_rdma, which the workqueue
+ * never runs twice at a time. l5_rdma_do() asks for it.
+ *
+ * Locks, inside those of l5.h
+ *
+ *   l5_door_mutex     the listening cm ids
+ *   l5_door_lock      (spin, bh) who is looked for by its secret
+ *   l5_rdma.lock      (spin, bh) its flags, its socket, its send queue
+ *
+ * Completions come in softirq context and take the last one.
+ */
+#ifndef L5_RDMA_H
+#define L5_RDMA_H
+
+#include "l5.h"
+
+#ifdef L5_WITH_RDMA
+
+#include <rdma/rdma_cm.h>
+
+/* Bits of l5_rdma.flags. All but the first are never taken back. */
+#define L5_RD_OPEN	0	/* the connection may yet move */
+#define L5_RD_READY	1	/* the peer was told that it may write here */
+#define L5_RD_PEER	2	/* we were told so */
+#define L5_RD_CUT	3	/* sends no more on TCP */
+#define L5_RD_ACKED	4	/* and the peer knows */
+#define L5_RD_RX_CUT	5	/* the peer sends no more on TCP */
+#define L5_RD_RX_OVER	6	/* and what it sent there was read */
+#define L5_RD_FIN	7	/* this end writes no more */
+#define L5_RD_FIN_SAID	8	/* and the peer was told */
+#define L5_RD_CLOSE	9	/* this end is closed */
+#define L5_RD_CLOSE_SAID 10	/* and the peer was told */
+#define L5_RD_PEER_FIN	11	/* the peer's last record is here */
+#define L5_RD_PEER_CLOSED 12	/* the peer's end is closed */
+#define L5_RD_DEAD	13	/* the queue pair is of no more use */
+#define L5_RD_OVER	14	/* there is none any more */
+#define L5_RD_UP	15	/* the queue pair can send */
+#define L5_RD_ARM	16	/* asked to be woken, no wake came yet */
+#define L5_RD_PEER_ARM	17	/* the peer asked */
+#define L5_RD_ROOM	18	/* asked for room, no answer yet */
+#define L5_RD_COUNTED	19	/* counted against net.l5.rdma_max */
+#define L5_RD_POLLED	20	/* the poller looks after it */
+
+/* Bits of l5_rdma.todo */
+#define L5_DO_ASK	0
+#define L5_DO_ACCEPT	1
+#define L5_DO_UP	2
+#define L5_DO_MOVE	3
+#define L5_DO_EXPIRE	4
+#define L5_DO_END	5
+#define L5_DO_POLL	6
+
+/* Work requests that may be outstanding, those kept for messages, receives. */
+#define L5_SQ		64
+#define L5_SQ_KEPT	12
+#define L5_RQ		32
+/* Every so many work requests one reports its completion. */
+#define L5_SIGNAL	16
+/* Payload that goes along in the work request, if the device can. */
+#define L5_INLINE	96
+
+/* Regions, as the peer addresses them. */
+#define L5_IOVA_RING	(1ULL << 32)
+#define L5_IOVA_MAILBOX	(2ULL << 32)
+
+#define L5_MAGIC	0x4c355244	/* "L5RD" */
+#define L5_VERSION	1
+#define L5_ENDIAN	0x0102
+
+/**
+ * struct l5_hello - private data of a question and its answer, 56 bytes
+ * @magic: L5_MAGIC, big endian
+ * @version: L5_VERSION
+ * @notify: L5_NOTIFY_* of who sends this
+ * @endian: L5_ENDIAN, in its byte order, like all that follows
+ * @key: the secret
+ * @tx_size: of the ring it writes
+ * @rx_size: of the ring it reads; both are wishes in a question
+ * @max_size: of a ring, that it can have
+ * @rkey: of the ring it reads
+ * @addr: of it
+ * @mailbox_rkey: of the byte to be set, 0 if there is none
+ * @reserved: 0
+ * @mailbox_addr: of it
+ */
+struct l5_hello {
+	__be32 magic;
+	u8 version;
+	u8 notify;
+	u16 endian;
+	u64 key;
+	u32 tx_size;
+	u32 rx_size;
+	u32 max_size;
+	u32 rkey;
+	u64 addr;
+	u32 mailbox_rkey;
+	u32 reserved;
+	u64 mailbox_addr;
+};
+
+/* What a message says. */
+enum l5_msg_type {
+	L5_MSG_READY = 1,	/* write into my ring from now on */
+	L5_MSG_CUT,		/* pos: my last byte on TCP was before this */
+	L5_MSG_CUT_ACK,		/* I know */
+	L5_MSG_ARM,		/* wake me when there is more than up to pos */
+	L5_MSG_WAKE,		/* there is */
+	L5_MSG_ROOM_ARM,	/* my tail is pos, tell me when at most arg
+				 * bytes are unread
+				 */
+	L5_MSG_ROOM,		/* my head is pos */
+	L5_MSG_FIN,		/* my last record ended at pos */
+	L5_MSG_CLOSE,		/* I read no more, my head is pos */
+	L5_MSG_DATA,		/* arg bytes follow, for pos of the ring */
+	L5_MSG_HEADER,		/* at pos is a record of arg bytes */
+	L5_MSG_MAX
+};
+
+struct l5_msg {
+	u32 type;
+	u32 arg;
+	u64 pos;
+};
+
+/* With L5_NOTIFY_SEND a message brings so much of the ring. */
+#define L5_MSG_BYTES	4064
+
+/**
+ * struct l5_slot - a work request that may be outstanding
+ * @cqe: its completion
+ * @rd: whose
+ * @seq: its number
+ */
+struct l5_slot {
+	struct ib_cqe cqe;
+	struct l5_rdma *rd;
+	u32 seq;
+};
+
+/**
+ * struct l5_region - pages as the device knows them
+ * @mr: the memory region
+ * @sg: the pages, mapped for DMA
+ * @n: how many
+ * @dir: of the DMA
+ */
+struct l5_region {
+	struct ib_mr *mr;
+	struct scatterlist *sg;
+	int n;
+	enum dma_data_direction dir;
+};
+
+/**
+ * struct l5_rdma - an end of a connection that RDMA carries, or may
+ * @ref: see the top of this file
+ * @lock: likewise
+ * @flags: L5_RD_*, changed under @lock
+ * @l5: the socket, NULL once it is gone, or as long as there is none yet
+ * @ln: its namespace's part; there as long as a socket or @id is
+ * @conn: the rings, from when they are needed
+ * @end: which end of them this is
+ * @memcg: to charge them to, a server's until there are
+ * @key: the secret of the TCP connection, as both see it
+ * @node: in the table of who is looked for
+ * @since: jiffies when it was put there
+ * @work: see the top of this file
+ * @todo: L5_DO_*
+ * @expire: when the question has taken too long
+ * @src: own address
+ * @dst: the peer's
+ * @id: of the connection manager
+ * @hello: what the peer said
+ * @server: whether this end was asked
+ * @bye: &enum l5_reason to stay on TCP
+ * @err: why the queue pair died, as errno
+ * @pd: protection domain
+ * @cq: completions of both queues
+ * @tx: the ring this end writes, to be read by the device
+ * @rx: the ring the peer writes
+ * @box: this end's byte in the mailbox
+ * @mailbox: where that is, or NULL
+ * @slot_no: its number there
+ * @inline_max: bytes that go along in a work request
+ * @notify: how this end publishes, L5_NOTIFY_*
+ * @msgs: memory of messages and header words: those to be sent, by slot
+ * @msgs_dma: its address
+ * @bufs: memory of receives
+ * @bufs_dma: its address
+ * @buf_len: of one receive
+ * @slots: outstanding work requests by number
+ * @recvs: posted receives
+ * @reg_cqe: completion of a registration
+ * @posted: number of the next work request
+ * @done: up to this they are complete
+ * @signaled: number after the last that will report
+ * @sent: the ring is the peer's up to this position
+ * @imm_pos: of the next record of a peer that sends L5_NOTIFY_IMM
+ * @tx_users: senders inside TCP
+ * @cut_seq: TCP's sequence number where this end's bytes end there
+ * @rx_cut_seq: and the peer's
+ * @arm_pos: where the receiver saw no more
+ * @room_low: bytes unread that the peer waits for
+ * @wait: for CUT_ACK, and for the send queue to be done
+ * @moved: whoever waits for the outcome of the question
+ * @poll_node: in the poller's list
+ * @info: counters
+ * @rcu: delays the end
+ */
+struct l5_rdma {
+	refcount_t ref;
+	spinlock_t lock;
+	unsigned long flags;
+	struct l5_sock *l5;
+	struct l5_net *ln;
+	struct l5_conn *conn;
+	int end;
+	struct mem_cgroup *memcg;
+	u64 key;
+	struct hlist_node node;
+	unsigned long since;
+	struct work_struct work;
+	unsigned long todo;
+	struct delayed_work expire;
+	struct sockaddr_storage src;
+	struct sockaddr_storage dst;
+	struct rdma_cm_id *id;
+	struct l5_hello hello;
+	bool server;
+	u8 bye;
+	int err;
+	struct ib_pd *pd;
+	struct ib_cq *cq;
+	struct l5_region tx;
+	struct l5_region rx;
+	struct l5_region box;
+	struct l5_mailbox *mailbox;
+	int slot_no;
+	u32 inline_max;
+	u8 notify;
+	void *msgs;
+	u64 msgs_dma;
+	void *bufs;
+	u64 bufs_dma;
+	u32 buf_len;
+	struct l5_slot slots[L5_SQ];
+	struct ib_cqe recvs[L5_RQ];
+	struct ib_cqe reg_cqe;
+	u32 posted;
+	u32 done;
+	u32 signaled;
+	u64 sent;
+	u64 imm_pos;
+	int tx_users;
+	u32 cut_seq;
+	u32 rx_cut_seq;
+	u64 arm_pos;
+	u32 room_low;
+	wait_queue_head_t wait;
+	struct list_head poll_node;
+	struct l5_rdma_info info;
+	struct rcu_head rcu;
+};
+
+static inline bool l5_rd(const struct l5_rdma *rd, int flag)
+{
+	return test_bit(flag, &rd->flags);
+}
+
+/* rdma.c */
+struct l5_rdma *l5_rdma_alloc(struct l5_net *ln, gfp_t gfp);
+void l5_rdma_put(struct l5_rdma *rd);
+void l5_rdma_do(struct l5_rdma *rd, int what);
+int l5_rdma_create(struct l5_rdma *rd);
+void l5_rdma_hello(struct l5_rdma *rd, struct l5_hello *hello);
+int l5_rdma_rings(struct l5_rdma *rd, u32 client, u32 server);
+int l5_rdma_up(struct l5_rdma *rd);
+void l5_rdma_drain(struct l5_rdma *rd);
+void l5_rdma_destroy(struct l5_rdma *rd);
+void l5_rdma_dead(struct l5_rdma *rd, int err);
+void l5_rdma_say(struct l5_rdma *rd, u32 type, u32 arg, u64 pos);
+void l5_rdma_push_locked(struct l5_rdma *rd);
+bool l5_rdma_flushed(const struct l5_rdma *rd);
+u32 l5_rdma_max_size(const struct l5_rdma *rd);
+
+/* door.c */
+void l5_rdma_forget(struct l5_rdma *rd);
+void l5_door_expire(struct l5_rdma *rd, unsigned long delay);
+void l5_door_work(struct l5_rdma *rd, unsigned long todo);
+
+/* move.c */
+void l5_rdma_got_socket(struct l5_rdma *rd, struct l5_sock *l5);
+void l5_move_begin(struct l5_rdma *rd);
+void l5_move_ready(struct l5_rdma *rd);
+void l5_move_cut_in(struct l5_rdma *rd, u32 seq);
+void l5_move_acked(struct l5_rdma *rd);
+void l5_move_expired(struct l5_rdma *rd);
+void l5_move_over(struct l5_rdma *rd);
+void l5_move_wake(struct l5_rdma *rd);
+
+/* mailbox.c */
+void l5_mailbox_get_slot(struct l5_rdma *rd);
+void l5_mailbox_put_slot(struct l5_rdma *rd);
+struct page *l5_mailbox_page(struct l5_mailbox *box);
+void l5_mailbox_set(struct l5_rdma *rd);
+struct l5_mailbox *l5_mailbox_get(struct l5_sock *listener);
+void l5_mailbox_put(struct l5_mailbox *box);
+
+/* poller.c */
+void l5_poller_list(struct l5_rdma *rd);
+void l5_poller_add(struct l5_rdma *rd);
+void l5_poller_del(struct l5_rdma *rd);
+void l5_poller_kick(struct l5_net *ln);
+
+#endif /* L5_WITH_RDMA */
+
+#endif /* L5_RDMA_H */
