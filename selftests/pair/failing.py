@@ -312,6 +312,12 @@ def death(t):
         waiting.append((c2, f'a sender, {way}'))
         s, c3 = flood(t, t.b, way=way)
         waiting.append((c3, f'both ways, {way}'))
+    # Nothing more to send, and TCP has said so: still somebody must notice.
+    s, port = t.listen(t.b, ['accept', MOVED, 'say=moved', 'get=1000', 'eof',
+                             'hold'])
+    c4 = t.a.step(*keep, f'connect={t.b.at(port)}', MOVED, 'say=moved',
+                  'put=1000', 'shut', 'drain')
+    waiting.append((c4, 'keepalive, half closed'))
     for p, _ in waiting:
         p.line('moved')
     t.b.sh('(sleep 1; echo 1 >/proc/sys/kernel/sysrq; '

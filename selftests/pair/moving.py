@@ -3,7 +3,7 @@
 import json
 import time
 
-from machine import REPO, SLOW, Failed, Running, collector
+from machine import HERE, REPO, SLOW, Failed, Running, collector
 
 CASES = []
 case = collector(CASES)
@@ -262,6 +262,23 @@ def short(t):
                     'close']
     s, c = t.talk(t.a, s_steps, c_steps, connect='say')
     t.fine('the server sends and closes around the move', s, c)
+    # The same, to somebody who is busy sending and reads later.
+    s_steps, c_steps = [], []
+    for n in sleeps[::2]:
+        s_steps += ['accept', 'get=3000', f'sleep={n}', 'put=200k', 'shut',
+                    'eof', 'close']
+        c_steps += [f'connect={t.a.at(t.ports + 1)}', 'put=3000',
+                    f'sleep={n}', 'shut', 'sleep=100', 'get=200k', 'eof',
+                    'close']
+    s, c = t.talk(t.a, s_steps, c_steps, connect='say')
+    t.fine('both shut down around the move', s, c)
+    s_steps, c_steps = [], []
+    for n in sleeps[::2]:
+        s_steps += ['accept', 'get=3000', f'sleep={n}', 'put=200k', 'close']
+        c_steps += [f'connect={t.a.at(t.ports + 1)}', 'put=3000', 'sleep=400',
+                    'get=200k', 'eof', 'close']
+    s, c = t.talk(t.a, s_steps, c_steps, connect='say')
+    t.fine('the server answers and closes, read later', s, c)
     s_steps, c_steps = [], []
     for n in sleeps:
         s_steps += ['accept', 'drain', 'close']
@@ -498,6 +515,29 @@ def many(t):
                 f'{way}: all moved', (s.done, c.done))
 
 
+@case(120)
+def mailbox(t):
+    """A server that learns from its mailbox alone who has said something."""
+    n = 24
+    port = t.port()
+    s = t.a.step(f'listen={t.a.at(port)}', f'mailbox={n},100')
+    s.line('ready')
+    c = t.b.step(f'{n}' + '{', f'connect={t.a.at(port)}', MOVED, 'sleep=1000',
+                 'ping=20,100', 'tally', 'shut', 'eof', 'close', '}')
+    c.finish()
+    s.finish()
+    t.fine('all answered', s, c)
+    got = s.json('mailbox')
+    t.check(got.get('mailbox') == n, 'each has a byte', repr(s))
+    t.check(got.get('missed') == 0 and got.get('said', 0) >= 20,
+            'it misses nothing', repr(s))
+    # Without RDMA there is none.
+    port = t.port()
+    s = t.a.step('set=rdma:0', f'listen={t.a.at(port)}', 'mailbox=1').finish()
+    t.check('EOPNOTSUPP' in s.text, 'a listener without RDMA has none',
+            repr(s))
+
+
 @case(90)
 def limit(t):
     """net.l5.rdma_max: what is more stays TCP."""
@@ -587,6 +627,56 @@ def namespaces(t):
     finally:
         t.b.sh('ip netns del box; ip link del v0', check=False)
         t.a.sh('ip route del 10.6.0.0/24', check=False)
+
+
+@case(150)
+def strangers(t):
+    """Others at the side door: who asks or answers as AF_L5 would not."""
+    stranger = f'{HERE}/build/stranger'
+    t.b.sysctl('rdma_ms', 1500)
+    question = None
+    for how, reasons in (('ignore', ['silent']), ('reject', ['refused']),
+                         ('accept', ['refused', 'rdma']),
+                         ('garbage', ['refused', 'rdma']),
+                         ('leave', ['refused', 'rdma'])):
+        port = t.port()
+        r = Running(t.a, [stranger, 'answer', t.a.address, port, how])
+        r.line('ready')
+        s, c = t.talk(t.a, ['accept', 'both=200k', 'info', 'close'],
+                      ['both=200k', SETTLED, 'info', 'close'],
+                      s_before=['plain'], port=port)
+        t.check(c.code == 0 and c.info().get('transport') == 'base',
+                f'answer {how}: stays TCP', repr(c))
+        t.check(c.info().get('reason') in reasons, f'answer {how}: reason',
+                c.info())
+        r.kill()
+        r.finish()
+        for line in r.lines:
+            if line.startswith('RDMA_CM_EVENT_CONNECT_REQUEST '):
+                question = line.split()[1]
+    if not t.check(question and len(question) == 112,
+                   'a question has 56 bytes', question):
+        return
+    # A good one about a connection that is not there, and what is like it.
+    bad = ['-', '00', '00' * 56, 'ff' * 56, question[:-2], question]
+    for i in range(0, 112, 8):
+        flipped = int(question[i:i + 2], 16) ^ 0x81
+        bad.append(question[:i] + f'{flipped:02x}' + question[i + 2:])
+    s, port = t.listen(t.a, ['2[', 'accept', 'both=50k', 'info', ']'])
+    broken = t.a.stat()['violations']
+    r = Running(t.b, [stranger, 'ask', t.a.address, port, *bad,
+                      *[question] * 30])
+    c = t.b.step(f'connect={t.a.at(port)}', 'both=50k', 'info').finish()
+    t.fine('a client in between', c)
+    r.finish()
+    t.check(r.code == 0 and len(r.lines) >= len(bad) + 30 and
+            not any('ESTABLISHED' in x for x in r.lines),
+            'none of them is let in', repr(r))
+    t.check(t.a.stat()['violations'] == broken, 'nobody broke anything',
+            t.a.stat())
+    c = t.b.step(f'connect={t.a.at(port)}', MOVED, 'both=50k', 'info').finish()
+    s.finish()
+    t.fine('and one afterwards', s, c)
 
 
 @case(90)

@@ -807,6 +807,18 @@ static void do_connect(struct end *e, const char *v, bool wait)
 	begin(e, false);
 }
 
+static void do_accept(struct end *e)
+{
+	struct pollfd p = { .fd = e->listener, .events = POLLIN };
+
+	if (poll(&p, 1, LONG_MS) != 1)
+		die(e, "nobody connects");
+	e->fd = accept(e->listener, NULL, NULL);
+	if (e->fd < 0)
+		die(e, "accept: %s", name_of(errno));
+	begin(e, true);
+}
+
 static void do_close(struct end *e)
 {
 	int fd = e->fd;
@@ -901,6 +913,92 @@ static void count(struct end *e)
 		reasons[r]++;
 }
 
+/* Take in what is there and answer each whole message: bytes that came. */
+static size_t mail_serve(struct end *e, size_t size)
+{
+	struct half *h = &e->rx;
+	size_t sum = 0;
+	ssize_t got;
+
+	while (!h->eof) {
+		got = l5_recv(e->lib, h->buf, CHUNK_MAX, MSG_DONTWAIT);
+		if (got < 0 && errno == EAGAIN)
+			break;
+		if (got < 0)
+			die(e, "recv: %s", name_of(errno));
+		if (l5_check(h->buf, got, h->base + h->at) >= 0)
+			die(e, "wrong byte after %" PRIu64, h->at);
+		h->at += got;
+		sum += got;
+		h->eof = !got;
+		while (h->at / size > e->tx.at / size)
+			put_whole(e, size);
+	}
+	return sum;
+}
+
+/*
+ * A server of many clients that looks at its mailbox and nowhere else, but at
+ * connections that came before they had a byte, and for their ends. What it
+ * finds then was missed by the mailbox.
+ */
+static void mailbox(struct end *l, const char *v)
+{
+	unsigned int n = number(l, v), i, open = n, said = 0, bytes = 0;
+	size_t size = after(v) ? number(l, after(v)) : 64, missed = 0;
+	struct l5_mailbox *b = l5_mailbox_open(l->listener);
+	struct l5_conn **ready = calloc(n, sizeof(*ready));
+	struct end *e = calloc(n, sizeof(*e));
+	int64_t last;
+	int k, got;
+
+	if (!b)
+		die(l, "l5_mailbox_open: %s", name_of(errno));
+	say("ready");
+	l->way = WAY_LIB;
+	for (i = 0; i < n; i++) {
+		e[i] = *l;
+		e[i].tx.buf = NULL;
+		e[i].rx.buf = NULL;
+		do_accept(&e[i]);
+		if (l5_mailbox_attach(b, e[i].lib))
+			die(l, "l5_mailbox_attach: %s", name_of(errno));
+	}
+	for (i = 0; i < n; i++) {
+		until_moved(&e[i], "15000");
+		mail_serve(&e[i], size);
+		bytes += l5_conn_mailbox(e[i].lib) >= 0;
+	}
+	last = l5_now_ms();
+	while (open) {
+		got = l5_mailbox_poll(b, ready, n);
+		if (got < 0)
+			die(l, "l5_mailbox_poll: %s", name_of(errno));
+		for (k = 0; k < got; k++) {
+			for (i = 0; i < n && e[i].lib != ready[k]; i++)
+				;
+			if (i == n)
+				die(l, "l5_mailbox_poll: who is this?");
+			if (mail_serve(&e[i], size))
+				said++;
+		}
+		if (got)
+			last = l5_now_ms();
+		if (l5_now_ms() - last < 1500)
+			continue;
+		for (open = 0, i = 0; i < n; i++) {
+			missed += mail_serve(&e[i], size);
+			open += !e[i].rx.eof;
+		}
+		last = l5_now_ms();
+	}
+	for (i = 0; i < n; i++)
+		do_close(&e[i]);
+	l5_mailbox_close(b);
+	say("{\"mailbox\": %u, \"said\": %u, \"missed\": %zu}", bytes, said,
+	    missed);
+}
+
 static bool is(const char *step, const char *name, const char **v)
 {
 	size_t n = strlen(name);
@@ -945,18 +1043,6 @@ static bool step_before(struct end *e, const char *s)
 	else
 		return false;
 	return true;
-}
-
-static void do_accept(struct end *e)
-{
-	struct pollfd p = { .fd = e->listener, .events = POLLIN };
-
-	if (poll(&p, 1, LONG_MS) != 1)
-		die(e, "nobody connects");
-	e->fd = accept(e->listener, NULL, NULL);
-	if (e->fd < 0)
-		die(e, "accept: %s", name_of(errno));
-	begin(e, true);
 }
 
 static void do_eof(struct end *e)
@@ -1045,6 +1131,8 @@ static void do_step(struct end *e, const char *s)
 		info(e, v);
 	} else if (is(s, "tally", &v)) {
 		count(e);
+	} else if (is(s, "mailbox", &v)) {
+		mailbox(e, v);
 	} else if (is(s, "map", &v)) {
 		do_map(e, v);
 	} else {
