@@ -306,6 +306,8 @@ struct l5_map *l5_map_new(int fd)
 	l5_map_init(m, &mem, &l5_kernel_ops, NULL);
 	m->base = base;
 	m->len = len;
+	if (info.mailbox <= L5_MAILBOX_SIZE)
+		m->mailbox = info.mailbox;
 	return m;
 
 fail:

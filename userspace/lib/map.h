@@ -106,6 +106,7 @@ struct l5_map_ops {
  * @tx_size: of the ring, not of the mapping
  * @rx_size: likewise
  * @id: for the lock words
+ * @mailbox: 1 and the number of its byte in the mailbox of its listener, or 0
  * @life: what *l5_map_life was when this was made, see l5_map_mine()
  * @key: of the lock words, for l5_hold()
  * @keeper: the thread that keeps each lock word from call to call, by the
@@ -130,6 +131,7 @@ struct l5_map {
 	uint32_t tx_size;
 	uint32_t rx_size;
 	uint32_t id;
+	uint32_t mailbox;
 	uint32_t life;
 	uint64_t key;
 	const void *keeper[2];
@@ -159,8 +161,9 @@ int l5_map_live(void);
  * The descriptor is used in this call alone. Threads may map one socket more
  * than once, and a process should not.
  *
- * Return: with one reference, or NULL with errno: EOPNOTSUPP and ENOTCONN if
- * there are no rings, ENOMEM, or what ioctl() says to a stranger.
+ * Return: with one reference, or NULL with errno: EAGAIN if RDMA may yet take
+ * the connection, EOPNOTSUPP if there will be no rings, ENOTCONN, ENOMEM, or
+ * what ioctl() says to a stranger.
  */
 struct l5_map *l5_map_new(int fd);
 
@@ -346,11 +349,13 @@ static inline void l5_map_published(struct l5_map *m, int fd)
 		m->ops->bell(m, fd, L5_BELL_DATA);
 }
 
-/* After taking and the full barrier that follows it (F). */
+/*
+ * After taking and the full barrier that follows it (F). L5_MAP_BELL is not for
+ * this: a peer on another host asks for room, which sets its wait word here.
+ */
 static inline void l5_map_freed(struct l5_map *m, int fd, uint64_t head)
 {
-	if (l5_unlikely(l5_load(&m->peer->tx_wait) ||
-			l5_load(&m->state->flags) & L5_MAP_BELL) &&
+	if (l5_unlikely(l5_load(&m->peer->tx_wait)) &&
 	    (int64_t)(l5_load(&m->peer->tx_tail) - head) <=
 	    (int64_t)m->rx_size / 2)
 		m->ops->bell(m, fd, L5_BELL_ROOM);
@@ -723,8 +728,7 @@ ssize_t l5_map_recv1(struct l5_map *m, int fd, void *buf, size_t len)
 	/* C, pairs with D */
 	l5_store_release(&own->rx_head, head);
 	waiters = l5_leave(&own->rx_lock, frame);
-	if (l5_unlikely(waiters | l5_load(&m->peer->tx_wait) |
-			(l5_load(&m->state->flags) & L5_MAP_BELL)))
+	if (l5_unlikely(waiters | l5_load(&m->peer->tx_wait)))
 		return l5_map_received(m, fd, n, waiters);
 	return n;
 }
