@@ -20,7 +20,9 @@
 #include <unistd.h>
 #include <sys/syscall.h>
 
+#include "conn.h"
 #include "libl5.h"
+#include "mailbox.h"
 #include "map.h"
 
 /* Unlike a ring's, the memory for l5_reserve() and l5_peek() without one. */
@@ -57,6 +59,12 @@ struct l5_kept {
  * @nonblock: every call is
  * @life: of the process, see l5_map_life, that @map is settled for
  * @map: its rings, NULL without; read after @life
+ * @later: calls until they are tried again, 0 if that is settled
+ * @laters: as many as that were last time
+ * @trying: a thread does
+ * @why: there are none, errno
+ * @byte: 1 and the number of its byte in @box, 0 if it has none there
+ * @box: the mailbox, NULL without
  * @lost: a parent's, see conn_settle()
  * @spin_us: for maps to come
  * @yields: likewise
@@ -68,6 +76,12 @@ struct l5_conn {
 	bool nonblock;
 	uint32_t life;
 	struct l5_map *map;
+	uint32_t later;
+	uint32_t laters;
+	int trying;
+	int why;
+	uint32_t byte;
+	struct l5_mailbox *box;
 	struct l5_map *lost;
 	int spin_us;
 	int yields;
@@ -77,6 +91,8 @@ struct l5_conn {
 
 /* l5_conn.life while a thread of that life is at work on it */
 #define L5_LIFE_BUSY	0x80000000u
+/* Calls at most until rings are tried again that may yet come */
+#define L5_LATER_MAX	64u
 /* l5_set_wait() was not called */
 #define L5_WAIT_DEFAULT	(-2)
 
@@ -100,16 +116,81 @@ static void conn_wait_set(struct l5_conn *c, struct l5_adapt *a)
 		l5_adapt_set(a, spin_us, yields);
 }
 
+/* Without its mailbox */
+static void conn_unjoin(struct l5_conn *c)
+{
+	struct l5_mailbox *b = c->box;
+
+	if (!b)
+		return;
+	if (c->byte)
+		l5_mailbox_leave(b, c, c->byte - 1);
+	c->byte = 0;
+	l5_store(&c->box, NULL);
+	l5_mailbox_put(b);
+}
+
+/* Has it a byte in its mailbox now? The second of attach and map finds it. */
+static void conn_join(struct l5_conn *c)
+{
+	struct l5_mailbox *b = l5_load(&c->box);
+	struct l5_map *m = l5_load(&c->map);
+
+	if (b && m && m->mailbox && l5_mailbox_mine(b) &&
+	    l5_mailbox_join(b, c, m->mailbox - 1))
+		l5_store_release(&c->byte, m->mailbox);
+}
+
 /*
- * Map it, in a child of fork() anew, unless that is known not to work. While a
- * socket is connecting it is not known; then the next call tries again.
+ * Map it if that can be. A connection that RDMA may yet take is tried again, at
+ * whatever call, but ever more rarely; one that is connecting at each call.
+ *
+ * Not while somebody has bytes without a ring: whoever is next would have those
+ * of the ring, and both the same ones.
+ */
+static void conn_try(struct l5_conn *c)
+{
+	uint32_t later = l5_load(&c->laters);
+	int saved = errno, err = EAGAIN;
+	struct l5_map *m = NULL;
+
+	if (!pthread_mutex_trylock(&c->tx.mutex)) {
+		if (!pthread_mutex_trylock(&c->rx.mutex)) {
+			m = l5_map_new(c->fd);
+			err = m ? 0 : errno;
+			if (m) {
+				conn_wait_set(c, &m->tx_adapt);
+				conn_wait_set(c, &m->rx_adapt);
+				l5_store_release(&c->map, m);
+			}
+			pthread_mutex_unlock(&c->rx.mutex);
+		}
+		pthread_mutex_unlock(&c->tx.mutex);
+	}
+	if (err == EAGAIN)
+		later = !later ? 1 : later < L5_LATER_MAX ? 2 * later : later;
+	else
+		later = err == ENOTCONN;
+	l5_store(&c->laters, later);
+	l5_store(&c->later, later);
+	l5_store(&c->why, err);
+	if (m) {
+		l5_mb();
+		conn_join(c);
+	}
+	errno = saved;
+}
+
+/*
+ * In this life of the process nothing was tried: it is new, or a child of
+ * fork().
  *
  * A parent's map may still be looked at by another thread in this function's
  * caller, so it is kept until there is one more to be kept.
  */
 static struct l5_map *conn_settle(struct l5_conn *c)
 {
-	struct l5_map *m = NULL, *old;
+	struct l5_map *old;
 	uint32_t now, was;
 	int saved = errno;
 
@@ -133,29 +214,60 @@ static struct l5_map *conn_settle(struct l5_conn *c)
 	if (was) {
 		kept_init(&c->tx);
 		kept_init(&c->rx);
+		c->trying = 0;
+		c->laters = 0;
+		conn_unjoin(c);
 	}
-	m = l5_map_new(c->fd);
-	if (m) {
-		conn_wait_set(c, &m->tx_adapt);
-		conn_wait_set(c, &m->rx_adapt);
-		l5_store(&c->map, m);
-	}
-	l5_store_release(&c->life, !m && errno == ENOTCONN ? 0 : now);
+	conn_try(c);
+	l5_store_release(&c->life, now);
 out:
 	errno = saved;
-	return l5_load(&c->map);
+	return l5_load_acquire(&c->map);
+}
+
+/* Rings that may yet come. Who finds somebody at it does without. */
+static struct l5_map *conn_later(struct l5_conn *c, bool now)
+{
+	uint32_t later = l5_load(&c->later);
+
+	if (later > 1 && !now) {
+		l5_store(&c->later, later - 1);
+	} else if (!__atomic_exchange_n(&c->trying, 1, __ATOMIC_ACQUIRE)) {
+		if (!l5_load(&c->map) && l5_load(&c->later))
+			conn_try(c);
+		l5_store_release(&c->trying, 0);
+	}
+	return l5_load_acquire(&c->map);
 }
 
 static inline struct l5_map *conn_map(struct l5_conn *c)
 {
-	if (l5_likely(l5_load_acquire(&c->life) == l5_load(l5_map_life)))
-		return l5_load(&c->map);
-	return conn_settle(c);
+	struct l5_map *m;
+
+	if (l5_unlikely(l5_load_acquire(&c->life) != l5_load(l5_map_life)))
+		return conn_settle(c);
+	m = l5_load_acquire(&c->map);
+	return l5_likely(m || !l5_load(&c->later)) ? m : conn_later(c, false);
 }
 
 static long conn_getfl(int fd)
 {
 	return syscall(SYS_fcntl, fd, F_GETFL);
+}
+
+static struct l5_conn *conn_new(int fd, bool nonblock)
+{
+	struct l5_conn *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->fd = fd;
+	c->nonblock = nonblock;
+	c->spin_us = L5_WAIT_DEFAULT;
+	c->yields = L5_WAIT_DEFAULT;
+	kept_init(&c->tx);
+	kept_init(&c->rx);
+	return c;
 }
 
 struct l5_conn *l5_map(int fd)
@@ -168,16 +280,20 @@ struct l5_conn *l5_map(int fd)
 	if (flags < 0 || syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type,
 				 &len) < 0)
 		return NULL;
-	c = calloc(1, sizeof(*c));
+	c = conn_new(fd, flags & O_NONBLOCK);
+	if (c)
+		conn_settle(c);
+	return c;
+}
+
+struct l5_conn *l5_conn_over(int fd, struct l5_map *m)
+{
+	struct l5_conn *c = conn_new(fd, false);
+
 	if (!c)
 		return NULL;
-	c->fd = fd;
-	c->nonblock = flags & O_NONBLOCK;
-	c->spin_us = L5_WAIT_DEFAULT;
-	c->yields = L5_WAIT_DEFAULT;
-	kept_init(&c->tx);
-	kept_init(&c->rx);
-	conn_settle(c);
+	c->map = l5_map_get(m);
+	c->life = l5_load(l5_map_life);
 	return c;
 }
 
@@ -185,6 +301,7 @@ void l5_unmap(struct l5_conn *c)
 {
 	if (!c)
 		return;
+	conn_unjoin(c);
 	/* those of a parent it does not touch */
 	l5_map_put(c->map);
 	l5_map_put(c->lost);
@@ -200,7 +317,41 @@ int l5_conn_fd(const struct l5_conn *c)
 
 bool l5_conn_mapped(struct l5_conn *c)
 {
-	return conn_map(c);
+	struct l5_map *m = conn_map(c);
+
+	if (!m && l5_load(&c->later))
+		m = conn_later(c, true);
+	if (!m)
+		errno = l5_load(&c->why);
+	return m;
+}
+
+int l5_mailbox_attach(struct l5_mailbox *b, struct l5_conn *c)
+{
+	struct l5_mailbox *none = NULL;
+
+	if (!l5_mailbox_mine(b)) {
+		errno = EINVAL;
+		return -1;
+	}
+	/* in a child of fork() this ends what a parent attached */
+	conn_map(c);
+	l5_mailbox_get(b);
+	if (!__atomic_compare_exchange_n(&c->box, &none, b, false,
+					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+		l5_mailbox_put(b);
+		errno = EBUSY;
+		return -1;
+	}
+	l5_mb();
+	conn_join(c);
+	return 0;
+}
+
+int l5_conn_mailbox(struct l5_conn *c)
+{
+	conn_map(c);
+	return (int)l5_load_acquire(&c->byte) - 1;
 }
 
 int l5_set_nonblock(struct l5_conn *c, bool on)
@@ -590,7 +741,7 @@ static void kept_end(struct l5_kept *k)
 
 ssize_t l5_reserve(struct l5_conn *c, void **p, size_t len, int flags)
 {
-	struct l5_map *m = conn_map(c);
+	struct l5_map *m;
 	uint64_t start;
 	ssize_t n;
 	int err;
@@ -599,6 +750,8 @@ ssize_t l5_reserve(struct l5_conn *c, void **p, size_t len, int flags)
 		errno = EINVAL;
 		return -1;
 	}
+again:
+	m = conn_map(c);
 	while (m) {
 		n = l5_map_reserve(m, c->fd, p, len);
 		if (n > 0) {
@@ -622,6 +775,11 @@ ssize_t l5_reserve(struct l5_conn *c, void **p, size_t len, int flags)
 		len = L5_BOUNCE;
 	if (kept_bounce(&c->tx, len))
 		return -1;
+	/* from here on nobody maps it */
+	if (!m && l5_load(&c->map)) {
+		kept_end(&c->tx);
+		goto again;
+	}
 	c->tx.len = len;
 	c->tx.flags = flags;
 	*p = c->tx.buf;
@@ -657,7 +815,7 @@ ssize_t l5_commit(struct l5_conn *c, size_t len)
 
 ssize_t l5_peek(struct l5_conn *c, const void **p, int flags)
 {
-	struct l5_map *m = conn_map(c);
+	struct l5_map *m;
 	uint64_t start;
 	ssize_t n;
 	int err;
@@ -666,6 +824,8 @@ ssize_t l5_peek(struct l5_conn *c, const void **p, int flags)
 		errno = EINVAL;
 		return -1;
 	}
+again:
+	m = conn_map(c);
 	while (m) {
 		n = l5_map_peek(m, c->fd, p);
 		if (n > 0) {
@@ -686,6 +846,10 @@ ssize_t l5_peek(struct l5_conn *c, const void **p, int flags)
 	}
 	if (kept_bounce(&c->rx, L5_BOUNCE))
 		return -1;
+	if (!m && l5_load(&c->map)) {
+		kept_end(&c->rx);
+		goto again;
+	}
 	n = syscall(SYS_recvfrom, c->fd, c->rx.buf, L5_BOUNCE,
 		    flags | MSG_PEEK, NULL, NULL);
 	if (n > 0) {
@@ -720,10 +884,25 @@ int l5_release(struct l5_conn *c, size_t len)
 
 /* Waiting for several */
 
-/* What l5_wait_any() waits for. */
+/* All entries are looked at every so many calls, even without a byte set */
+#define L5_FULL_TURNS	64u
+
+/**
+ * struct set - what l5_wait_any() waits for
+ * @e: entries
+ * @n: how many
+ * @box: the mailbox that speaks for some of them, NULL without
+ * @others: entries it does not speak for
+ * @full: look at all rings
+ * @adapt: whose habits the wait follows, NULL if not all can be looked at
+ */
 struct set {
 	struct l5_event *e;
 	int n;
+	struct l5_mailbox *box;
+	int others;
+	bool full;
+	struct l5_adapt *adapt;
 };
 
 /*
@@ -753,16 +932,126 @@ static short event_look(const struct l5_event *e, bool *ask)
 	return got;
 }
 
+/* The connection's mailbox if a byte there says all that is asked for. */
+static struct l5_mailbox *event_box(const struct l5_event *e)
+{
+	struct l5_mailbox *b = l5_load(&e->conn->box);
+
+	if (!b || !l5_load_acquire(&e->conn->byte) ||
+	    e->events & (POLLOUT | POLLWRNORM) || !l5_mailbox_mine(b))
+		return NULL;
+	return b;
+}
+
+/*
+ * A byte has but one place in the array: other entries of the same connection
+ * are looked at themselves. The place is a hint, which another thread with an
+ * array of its own may change; then, too.
+ */
+static bool event_claim(const struct set *s, int i)
+{
+	const struct l5_event *e = &s->e[i];
+	uint32_t *at = &s->box->at[l5_load(&e->conn->byte) - 1];
+	uint32_t was = l5_load(at);
+
+	if (was == (uint32_t)i)
+		return true;
+	if (was < (uint32_t)s->n && s->e[was].conn == e->conn)
+		return false;
+	l5_store(at, i);
+	return true;
+}
+
+static bool event_boxed(const struct set *s, int i)
+{
+	const struct l5_event *e = &s->e[i];
+
+	return s->box && event_box(e) == s->box &&
+	       l5_load(&s->box->at[l5_load(&e->conn->byte) - 1]) == (uint32_t)i;
+}
+
+/* The entry that a byte is about, or NULL */
+static struct l5_event *box_event(const struct set *s, uint32_t byte)
+{
+	struct l5_conn *c = l5_load(&s->box->conn[byte]);
+	uint32_t i = l5_load(&s->box->at[byte]);
+
+	if (!c || i >= (uint32_t)s->n || s->e[i].conn != c ||
+	    !event_boxed(s, i))
+		return NULL;
+	return &s->e[i];
+}
+
+static void set_init(struct set *s)
+{
+	struct l5_mailbox *b;
+	bool all = true;
+	struct l5_map *m;
+	int i;
+
+	for (i = 0; i < s->n; i++) {
+		s->e[i].revents = 0;
+		if (!s->e[i].conn)
+			continue;
+		m = conn_map(s->e[i].conn);
+		if (!m)
+			all = false;
+		else if (!s->adapt)
+			s->adapt = &m->rx_adapt;
+		b = s->n > 1 ? event_box(&s->e[i]) : NULL;
+		if (b && !s->box)
+			s->box = b;
+		if (!b || b != s->box || !event_claim(s, i))
+			s->others++;
+	}
+	if (!all)
+		s->adapt = NULL;
+	if (s->box)
+		s->full = !(__atomic_add_fetch(&s->box->calls, 1,
+					       __ATOMIC_RELAXED) %
+			    L5_FULL_TURNS);
+}
+
+/* Is any byte set of those that are asked for? */
+static bool box_ready(const struct set *s)
+{
+	const unsigned int lines = l5_load(&s->box->lines);
+	unsigned int line = 0;
+	uint64_t mask;
+
+	for (;; line++) {
+		line = l5_mailbox_line(s->box, line, lines, &mask);
+		if (line >= lines)
+			return false;
+		for (; mask; mask &= mask - 1)
+			if (box_event(s, line * L5_MAILBOX_LINE +
+					 __builtin_ctzll(mask)))
+				return true;
+	}
+}
+
 static bool set_ready(const void *arg)
 {
 	const struct set *s = arg;
 	bool ask = false;
 	int i;
 
+	if (s->box && box_ready(s))
+		return true;
+	if (s->box && !s->others)
+		return false;
 	for (i = 0; i < s->n; i++)
-		if (s->e[i].conn && (event_look(&s->e[i], &ask) || ask))
+		if (s->e[i].conn && !event_boxed(s, i) &&
+		    (event_look(&s->e[i], &ask) || ask))
 			return true;
 	return false;
+}
+
+/* What was reported is looked at again next time, until nothing is left. */
+static void event_again(const struct set *s, const struct l5_event *e)
+{
+	if (event_boxed(s, e - s->e))
+		l5_mailbox_set(s->box, l5_load(&e->conn->byte) - 1);
 }
 
 /* Those of which the rings cannot say all, or all: poll(2). */
@@ -794,6 +1083,8 @@ static int set_poll(struct set *s, bool all, const struct timespec *t)
 	for (i = 0; i < s->n && n >= 0; i++) {
 		if (p[i].fd >= 0)
 			s->e[i].revents |= p[i].revents;
+		if (p[i].fd >= 0 && p[i].revents)
+			event_again(s, &s->e[i]);
 		n += !!s->e[i].revents;
 	}
 	if (p != few)
@@ -801,43 +1092,74 @@ static int set_poll(struct set *s, bool all, const struct timespec *t)
 	return n;
 }
 
+/* Entries whose byte was set; *@ask as event_look() */
+static int box_look(struct set *s, bool *ask)
+{
+	const unsigned int lines = l5_load(&s->box->lines);
+	unsigned int line = 0;
+	struct l5_event *e;
+	uint64_t mask, took;
+	uint32_t first;
+	bool one;
+	int n = 0;
+
+	for (;; line++) {
+		line = l5_mailbox_line(s->box, line, lines, &mask);
+		if (line >= lines)
+			return n;
+		first = line * L5_MAILBOX_LINE;
+		for (took = 0; mask; mask &= mask - 1) {
+			uint32_t i = __builtin_ctzll(mask);
+
+			/* those of others, or of nobody, stay */
+			if (box_event(s, first + i) &&
+			    l5_mailbox_take(s->box, first + i))
+				took |= 1ull << i;
+		}
+		l5_mailbox_fence();
+		for (; took; took &= took - 1) {
+			uint32_t i = first + __builtin_ctzll(took);
+
+			e = box_event(s, i);
+			one = !e;
+			if (e)
+				e->revents = event_look(e, &one);
+			/* or its place has changed just now */
+			if (one || (e && e->revents))
+				l5_mailbox_set(s->box, i);
+			n += e && e->revents;
+			*ask |= one && e;
+		}
+	}
+}
+
 /* One look at all of them: how many are ready */
 static int set_look(struct set *s)
 {
 	static const struct timespec now;
-	bool ask = false;
+	bool ask = false, one;
 	int i, n = 0;
 
+	for (i = 0; i < s->n; i++)
+		s->e[i].revents = 0;
+	if (s->box && !s->full)
+		n = box_look(s, &ask);
 	for (i = 0; i < s->n; i++) {
 		struct l5_event *e = &s->e[i];
 
-		e->revents = 0;
-		if (!e->conn)
+		if (s->box && !s->full && !s->others)
+			break;
+		if (!e->conn || e->revents || (!s->full && event_boxed(s, i)))
 			continue;
-		e->revents = event_look(e, &ask);
+		one = false;
+		e->revents = event_look(e, &one);
+		if (e->revents || one)
+			event_again(s, e);
 		n += !!e->revents;
+		ask |= one;
 	}
 	/* also if others are ready: nobody is to starve */
 	return ask ? set_poll(s, false, &now) : n;
-}
-
-/* Whose habits the wait follows; NULL if not all of them can be looked at */
-static struct l5_adapt *set_adapt(const struct set *s)
-{
-	struct l5_adapt *a = NULL;
-	struct l5_map *m;
-	int i;
-
-	for (i = 0; i < s->n; i++) {
-		if (!s->e[i].conn)
-			continue;
-		m = conn_map(s->e[i].conn);
-		if (!m)
-			return NULL;
-		if (!a)
-			a = &m->rx_adapt;
-	}
-	return a;
 }
 
 int l5_wait_any(struct l5_event *e, int n, int timeout)
@@ -852,10 +1174,11 @@ int l5_wait_any(struct l5_event *e, int n, int timeout)
 		errno = EINVAL;
 		return -1;
 	}
+	set_init(&s);
 	got = set_look(&s);
 	if (got || !timeout)
 		return got;
-	a = set_adapt(&s);
+	a = s.adapt;
 	if (a && l5_adapt_wait(a, set_ready, &s, &start)) {
 		got = set_look(&s);
 		if (got)

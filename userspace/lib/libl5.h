@@ -24,6 +24,9 @@ extern "C" {
 /* A connection; the socket below it stays one and can be used as such. */
 struct l5_conn;
 
+/* The mailbox of a listening socket */
+struct l5_mailbox;
+
 /**
  * struct l5_event - what l5_wait_any() waits for, as struct pollfd
  * @conn: a connection, or NULL to leave this entry out
@@ -41,9 +44,10 @@ struct l5_event {
  * @domain: AF_INET, AF_INET6 or AF_UNIX, the family of its addresses
  * @flags: SOCK_NONBLOCK, SOCK_CLOEXEC
  *
- * Without the module it is a socket of @domain itself.
+ * Without the module it is a socket of @domain itself. The environment's
+ * L5_TRANSPORT and L5_RDMA_WAIT set options of it.
  *
- * Return: a descriptor, or -1 with errno.
+ * Return: a descriptor, or -1 with errno; EINVAL if these make no sense.
  */
 int l5_socket(int domain, int flags);
 
@@ -92,6 +96,10 @@ struct l5_conn *l5_accept(int fd, int flags);
  * l5_map() - use a connected stream socket by rings where it can be
  * @fd: the socket, which stays the caller's
  *
+ * A connection that begins on TCP may be taken by RDMA a little later. It works
+ * by system calls until then and maps itself at one of the calls that follow,
+ * as does a socket that is not connected yet.
+ *
  * Return: a connection for l5_unmap(), or NULL with errno: EBADF, ENOTSOCK,
  * ENOMEM. That the rings cannot be mapped is no error.
  */
@@ -123,6 +131,12 @@ int l5_conn_fd(const struct l5_conn *c);
 /**
  * l5_conn_mapped() - do its bytes go by rings that this process has mapped?
  * @c: the connection
+ *
+ * Tries to map it if that is not settled.
+ *
+ * Return: true, or false with errno: EAGAIN as long as RDMA may yet take the
+ * connection, ENOTCONN if it is not connected yet; EOPNOTSUPP, ENOMEM or
+ * another if it stays with system calls.
  */
 bool l5_conn_mapped(struct l5_conn *c);
 
@@ -257,6 +271,61 @@ int l5_wait(struct l5_conn *c, short events, int timeout);
  * Return: how many entries have revents, 0 after @timeout, -1 with errno.
  */
 int l5_wait_any(struct l5_event *e, int n, int timeout);
+
+/**
+ * l5_mailbox_open() - map the mailbox of a listening socket
+ * @fd: the socket, of AF_L5 and TCP; it may be closed afterwards
+ *
+ * Connections that RDMA takes from then on have a byte in it, which the peer's
+ * host sets after each record, as long as one of the 4096 is free.
+ *
+ * Return: for l5_mailbox_close(), or NULL with errno, EOPNOTSUPP if the
+ * listener does not answer for RDMA.
+ */
+struct l5_mailbox *l5_mailbox_open(int fd);
+
+/**
+ * l5_mailbox_close() - the end of l5_mailbox_open()
+ * @b: may be NULL; connections that are attached stay so
+ */
+void l5_mailbox_close(struct l5_mailbox *b);
+
+/**
+ * l5_mailbox_attach() - say which connection a byte is about
+ * @b: the mailbox
+ * @c: accepted from its listener; until l5_unmap() or l5_close()
+ *
+ * A connection that is not mapped yet is attached once it is. One that has no
+ * byte, as all that are not by RDMA, never is, and no harm is done. What has
+ * come by then counts as just come.
+ *
+ * Return: 0, or -1 with errno: EBUSY if it was attached before, EINVAL if @b
+ * is a parent's.
+ */
+int l5_mailbox_attach(struct l5_mailbox *b, struct l5_conn *c);
+
+/**
+ * l5_conn_mailbox() - the number of a connection's byte
+ * @c: the connection
+ *
+ * Return: from 0 on, or -1: it is not, or not yet, one of a mailbox.
+ */
+int l5_conn_mailbox(struct l5_conn *c);
+
+/**
+ * l5_mailbox_poll() - which connections have something new?
+ * @b: the mailbox
+ * @ready: where to, each one once
+ * @max: how many at most; the others come next time
+ *
+ * Looks at the bytes and clears those that are set. So a connection is reported
+ * once for all that came before, and has to be read until nothing is left; it
+ * may be that there is nothing. It says nothing of the end of a connection, of
+ * room, or of connections without a byte: for these l5_wait_any().
+ *
+ * Return: how many, or -1 with errno.
+ */
+int l5_mailbox_poll(struct l5_mailbox *b, struct l5_conn **ready, int max);
 
 #pragma GCC visibility pop
 

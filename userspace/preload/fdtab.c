@@ -551,7 +551,7 @@ static struct sock *count_use(int fd, uintptr_t word)
 		atomic_compare_exchange_strong(&e->word, &word, FD_OTHER);
 		return NULL;
 	}
-	/* at first, and while it may still move each time after twice as many */
+	/* once, and while it may still move each time after twice as many */
 	uses = FD_USES(word) - (unsigned int)map_after;
 	if ((int)uses < 0 || uses & (uses - 1)) {
 		atomic_compare_exchange_strong(&e->word, &word, counted(word));

@@ -84,14 +84,17 @@ static unsigned int parse_sockets(const char *s)
 /* Say why the program gets other sockets than it could. */
 static void complain(const char *what, const char *why, const char *then)
 {
-	const char *const part[] = { "l5: ", what, " (", why, "): ", then };
+	const char *const part[] = {
+		"l5: ", what, " (", why, "): ", then, NULL
+	};
 	char line[160];
-	size_t at = 0, i, len;
+	size_t at = 0, len;
+	int i;
 	ssize_t n;
 
 	if (!debug)
 		return;
-	for (i = 0; i < sizeof(part) / sizeof(part[0]); i++) {
+	for (i = 0; part[i]; i++) {
 		len = strnlen(part[i], sizeof(line) - 1 - at);
 		memcpy(line + at, part[i], len);
 		at += len;

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The mailbox of a listener: a byte for each of its connections that RDMA
+ * carries, which the peer's host sets after each record (Fent et al., ICDE
+ * 2020, figure 9). So 64 connections are looked at in one cache line.
+ *
+ *   peer's host                             who looks
+ *
+ *   WRITE record                            EXCHANGE byte = 0         (W)
+ *   WRITE byte = not 0            (V)       FULL BARRIER
+ *                                           LOAD header of the record
+ *
+ *   V pairs with W: a queue pair's WRITEs take effect in their order. If the
+ *     exchange took the byte away the record is there for who looks next. If
+ *     the header is not there yet, then the byte is set after it was cleared,
+ *     and stays. The other way about, header first, it would be lost.
+ *
+ * A byte that is set says that it is worth while to look, and nothing else. The
+ * peer's host may set it at any time to any value; that costs the look. What
+ * has no byte, or is no news of records, such as the end of a connection, is
+ * for the state page and the kernel to say.
+ *
+ * Who looks may set a byte, too: then it will look again. That is how
+ * l5_wait_any() remembers what it reported and was not read.
+ */
+#ifndef L5_MAILBOX_H
+#define L5_MAILBOX_H
+
+#include "map.h"
+
+struct l5_conn;
+
+/* Bytes that are looked at together, a bit for each in a mask */
+#define L5_MAILBOX_LINE		64u
+#define L5_MAILBOX_LINES	(L5_MAILBOX_SIZE / L5_MAILBOX_LINE)
+
+/**
+ * struct l5_scan - a way to find bytes that are set
+ * @name: for people
+ * @usable: does this CPU have it?
+ * @line: the first line at or after @from, and before @end, with a byte that is
+ *	set, and which these are; @end if there is none
+ */
+struct l5_scan {
+	const char *name;
+	bool (*usable)(void);
+	unsigned int (*line)(const uint8_t *box, unsigned int from,
+			     unsigned int end, uint64_t *mask);
+};
+
+/* All there are, the best first; one that is always usable, and NULL. */
+extern const struct l5_scan l5_scans[];
+
+/**
+ * struct l5_mailbox - a mailbox as this process has it mapped
+ * @byte: the bytes
+ * @scan: how to look at them
+ * @lines: there is no connection in those behind
+ * @turn: where l5_mailbox_poll() begins
+ * @calls: of l5_wait_any(), to look now and then at what has not its byte set
+ * @life: see l5_map_mine()
+ * @ref: the program, and connections
+ * @mapped: is @byte to be unmapped?
+ * @conn: whose byte it is, or NULL
+ * @at: where it was in the array last given to l5_wait_any()
+ */
+struct l5_mailbox {
+	uint8_t *byte;
+	const struct l5_scan *scan;
+	uint32_t lines;
+	uint32_t turn;
+	uint32_t calls;
+	uint32_t life;
+	int ref;
+	bool mapped;
+	struct l5_conn *conn[L5_MAILBOX_SIZE];
+	uint32_t at[L5_MAILBOX_SIZE];
+};
+
+/**
+ * l5_mailbox_over() - a mailbox in memory that is there already, for tests
+ * @byte: L5_MAILBOX_SIZE bytes, aligned to L5_MAILBOX_LINE
+ *
+ * Return: for l5_mailbox_close(), or NULL with errno.
+ */
+struct l5_mailbox *l5_mailbox_over(uint8_t *byte);
+
+/* One user more, one less */
+void l5_mailbox_get(struct l5_mailbox *b);
+void l5_mailbox_put(struct l5_mailbox *b);
+
+/**
+ * l5_mailbox_join() - a connection has a byte
+ * @b: the mailbox
+ * @c: the connection
+ * @i: number of the byte
+ *
+ * Return: true, or false if there is another connection that has it.
+ */
+bool l5_mailbox_join(struct l5_mailbox *b, struct l5_conn *c, uint32_t i);
+
+/* And has it no more */
+void l5_mailbox_leave(struct l5_mailbox *b, struct l5_conn *c, uint32_t i);
+
+/* Was it mapped in this process, or in a parent? */
+static inline bool l5_mailbox_mine(const struct l5_mailbox *b)
+{
+	return l5_likely(l5_load(l5_map_life) == b->life);
+}
+
+/* The next line with bytes that are set; @end: l5_mailbox.lines */
+static inline
+unsigned int l5_mailbox_line(const struct l5_mailbox *b, unsigned int from,
+			     unsigned int end, uint64_t *mask)
+{
+	return b->scan->line(b->byte, from, end, mask);
+}
+
+/* To look again */
+static inline void l5_mailbox_set(struct l5_mailbox *b, uint32_t i)
+{
+	if (!l5_load(&b->byte[i]))
+		l5_store(&b->byte[i], 1);
+}
+
+/**
+ * l5_mailbox_take() - clear a byte
+ * @b: the mailbox
+ * @i: its number
+ *
+ * Before the ring is looked at l5_mailbox_fence() has to follow, once for all
+ * that were taken.
+ *
+ * Return: was it set?
+ */
+static inline bool l5_mailbox_take(struct l5_mailbox *b, uint32_t i)
+{
+	/* W, pairs with V */
+	return __atomic_exchange_n(&b->byte[i], 0, __ATOMIC_SEQ_CST);
+}
+
+static inline void l5_mailbox_fence(void)
+{
+	/* on x86 the exchange was one */
+#if !defined(__x86_64__) && !defined(__i386__)
+	l5_mb();
+#else
+	l5_signal_fence();
+#endif
+}
+
+#endif /* L5_MAILBOX_H */
