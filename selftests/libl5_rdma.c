@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * libl5 over RDMA: connections that move while they are in use, and mailboxes.
+ * Both ends are here, connected by the address of a software device.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kselftest_harness.h"
+#include "l5test.h"
+#include "libl5.h"
+#include "rdma_here.h"
+
+enum { MOVE_MS = 30000 };
+
+FIXTURE(rdma)
+{
+	int listener;
+	char port[8];
+	struct l5_conn *c, *s;
+};
+
+FIXTURE_SETUP(rdma)
+{
+	struct sockaddr_in sa;
+	socklen_t len = sizeof(sa);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGPIPE, SIG_IGN);
+	if (!rdma_here())
+		SKIP(return, "no RDMA device can be made here");
+	setenv("L5_TRANSPORT", "rdma", 1);
+	self->listener = l5_listen(RDMA_HERE, "0", 64);
+	ASSERT_LE(0, self->listener);
+	ASSERT_EQ(0, getsockname(self->listener, (struct sockaddr *)&sa,
+				 &len));
+	snprintf(self->port, sizeof(self->port), "%d", ntohs(sa.sin_port));
+	self->c = l5_connect(RDMA_HERE, self->port, SOCK_CLOEXEC);
+	ASSERT_NE(NULL, self->c);
+	self->s = l5_accept(self->listener, SOCK_CLOEXEC);
+	ASSERT_NE(NULL, self->s);
+}
+
+FIXTURE_TEARDOWN(rdma)
+{
+	if (self->c)
+		EXPECT_EQ(0, l5_close(self->c));
+	if (self->s)
+		EXPECT_EQ(0, l5_close(self->s));
+	if (self->listener > 0)
+		close(self->listener);
+}
+
+/* Wait until it is mapped; what is sent meanwhile has to be read. */
+static bool moved(struct l5_conn *c)
+{
+	int64_t end = l5_now_ms() + MOVE_MS * l5_slow();
+
+	while (!l5_conn_mapped(c)) {
+		if (errno != EAGAIN || l5_now_ms() > end)
+			return false;
+		usleep(1000);
+	}
+	return l5_getopt(l5_conn_fd(c), L5_TRANSPORT) == L5_TRANSPORT_RDMA;
+}
+
+/* Ways to move the next @n bytes of a stream; how many went */
+enum { SENDS = 6, RECVS = 6 };
+
+static ssize_t send_way(struct l5_conn *c, int way, uint8_t *buf, size_t n)
+{
+	struct iovec v[2] = { { buf, n / 3 }, { buf + n / 3, n - n / 3 } };
+	ssize_t got;
+	void *p;
+
+	switch (way) {
+	case 0:
+		return l5_send(c, buf, n, 0);
+	case 1:
+		return l5_sendv(c, v, 2, MSG_NOSIGNAL);
+	case 2:
+		got = l5_reserve(c, &p, n, 0);
+		if (got <= 0)
+			return got;
+		memcpy(p, buf, got);
+		return l5_commit(c, got);
+	case 3:
+		/* somebody else's turn, and nothing comes of it */
+		if (l5_reserve(c, &p, n, 0) <= 0 || l5_commit(c, 0))
+			return -1;
+		return l5_send(c, buf, n, MSG_MORE);
+	case 4:
+		return send(l5_conn_fd(c), buf, n, 0);
+	default:
+		return writev(l5_conn_fd(c), v, 2);
+	}
+}
+
+static ssize_t recv_way(struct l5_conn *c, int way, uint8_t *buf, size_t n)
+{
+	struct iovec v[2] = { { buf, n / 3 }, { buf + n / 3, n - n / 3 } };
+	const void *p;
+	ssize_t got;
+
+	switch (way) {
+	case 0:
+		return l5_recv(c, buf, n, 0);
+	case 1:
+		return l5_recvv(c, v, 2, 0);
+	case 2:
+		got = l5_peek(c, &p, 0);
+		if (got <= 0)
+			return got;
+		if ((size_t)got > n)
+			got = n;
+		memcpy(buf, p, got);
+		return l5_release(c, got) ? -1 : got;
+	case 3:
+		if (l5_peek(c, &p, 0) < 0 || l5_release(c, 0))
+			return -1;
+		return l5_recv(c, buf, n, 0);
+	case 4:
+		return recv(l5_conn_fd(c), buf, n, 0);
+	default:
+		got = l5_recv(c, buf, n, MSG_PEEK);
+		return got <= 0 ? got : l5_recv(c, buf, got, MSG_WAITALL);
+	}
+}
+
+struct stream {
+	struct l5_conn *c;
+	uint64_t total;		/* at least, and as long as it has not moved */
+	uint64_t seed;
+	uint64_t at;
+	uint64_t first;		/* of them when it had */
+	int bad;
+	int err;
+};
+
+static unsigned int rnd(uint64_t *s)
+{
+	*s ^= *s << 13;
+	*s ^= *s >> 7;
+	*s ^= *s << 17;
+	return *s >> 16;
+}
+
+static size_t some(struct stream *s, size_t max)
+{
+	size_t n = 1 + rnd(&s->seed) % (rnd(&s->seed) % 4 ? 300 : max);
+
+	return n;
+}
+
+static void *stream_send(void *arg)
+{
+	struct stream *s = arg;
+	int64_t end = l5_now_ms() + MOVE_MS * l5_slow();
+	uint8_t buf[20000];
+	ssize_t n;
+
+	while (s->at < s->total || (!s->first && l5_now_ms() < end)) {
+		size_t len = some(s, sizeof(buf));
+
+		l5_fill(buf, len, s->at);
+		n = send_way(s->c, rnd(&s->seed) % SENDS, buf, len);
+		if (n <= 0) {
+			s->err = errno;
+			break;
+		}
+		s->at += n;
+		if (!s->first && l5_conn_mapped(s->c)) {
+			s->first = s->at;
+			if (s->at + s->total / 2 > s->total)
+				s->total = s->at + s->total / 2;
+		}
+		/* not so much in a moment that nobody sees it move */
+		if (!s->first)
+			usleep(300);
+	}
+	shutdown(l5_conn_fd(s->c), SHUT_WR);
+	return NULL;
+}
+
+static void *stream_recv(void *arg)
+{
+	struct stream *s = arg;
+	uint8_t buf[20000];
+	ssize_t n;
+
+	for (;;) {
+		n = recv_way(s->c, rnd(&s->seed) % RECVS, buf,
+			     some(s, sizeof(buf)));
+		if (n <= 0) {
+			s->err = n ? errno : 0;
+			return NULL;
+		}
+		s->bad += l5_check(buf, n, s->at) >= 0;
+		s->at += n;
+	}
+}
+
+/* Both directions at once, every way to call, before, while and after. */
+TEST_F_TIMEOUT(rdma, streams, 500)
+{
+	struct stream up[2] = {
+		{ .c = self->c, .total = 2 << 20, .seed = 1 },
+		{ .c = self->s, .seed = 2 },
+	};
+	struct stream down[2] = {
+		{ .c = self->s, .total = 2 << 20, .seed = 3 },
+		{ .c = self->c, .seed = 4 },
+	};
+	pthread_t t[4];
+
+	pthread_create(&t[0], NULL, stream_send, &up[0]);
+	pthread_create(&t[1], NULL, stream_recv, &up[1]);
+	pthread_create(&t[2], NULL, stream_send, &down[0]);
+	pthread_create(&t[3], NULL, stream_recv, &down[1]);
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	TH_LOG("moved after %llu and %llu bytes of %llu and %llu",
+	       (unsigned long long)up[0].first,
+	       (unsigned long long)down[0].first,
+	       (unsigned long long)up[0].at, (unsigned long long)down[0].at);
+	EXPECT_EQ(0, up[0].err);
+	EXPECT_EQ(0, up[1].err);
+	EXPECT_EQ(0, down[0].err);
+	EXPECT_EQ(0, down[1].err);
+	EXPECT_EQ(up[0].at, up[1].at);
+	EXPECT_EQ(down[0].at, down[1].at);
+	EXPECT_EQ(0, up[1].bad + down[1].bad);
+	EXPECT_NE(0, up[0].first);
+	EXPECT_NE(0, down[0].first);
+	EXPECT_EQ(L5_TRANSPORT_RDMA, l5_transport(l5_conn_fd(self->c)));
+	EXPECT_EQ(L5_TRANSPORT_RDMA, l5_transport(l5_conn_fd(self->s)));
+}
+
+/* It maps itself by being used, and nobody has to ask. */
+TEST_F_TIMEOUT(rdma, itself, 200)
+{
+	long long before;
+	char buf[8];
+	int i;
+
+	ASSERT_TRUE(l5_transport(l5_conn_fd(self->c)) > 0);
+	before = l5_stat("maps");
+	for (i = 0; i < 100000 && l5_stat("maps") < before + 2; i++) {
+		ASSERT_EQ(2, l5_send(self->c, "ab", 2, 0));
+		ASSERT_EQ(2, l5_recv(self->s, buf, 8, 0));
+		ASSERT_EQ(2, l5_send(self->s, "cd", 2, 0));
+		ASSERT_EQ(2, l5_recv(self->c, buf, 8, 0));
+		if (l5_stat("conn_rdma") < 0)
+			break;
+	}
+	TH_LOG("mapped after %d round trips", i);
+	EXPECT_LE(before + 2, l5_stat("maps"));
+	EXPECT_TRUE(l5_conn_mapped(self->c));
+	EXPECT_TRUE(l5_conn_mapped(self->s));
+}
+
+/* What stays on TCP says so, and why. */
+TEST_F_TIMEOUT(rdma, stays, 100)
+{
+	struct l5_conn *c;
+
+	ASSERT_TRUE(moved(self->c));
+	setenv("L5_TRANSPORT", "base", 1);
+	c = l5_connect(RDMA_HERE, self->port, 0);
+	ASSERT_NE(NULL, c);
+	EXPECT_FALSE(l5_conn_mapped(c));
+	EXPECT_EQ(EOPNOTSUPP, errno);
+	EXPECT_EQ(0, l5_close(c));
+	setenv("L5_TRANSPORT", "udp", 1);
+	EXPECT_EQ(NULL, l5_connect(RDMA_HERE, self->port, 0));
+	EXPECT_EQ(EINVAL, errno);
+	setenv("L5_TRANSPORT", "rdma", 1);
+	setenv("L5_RDMA_WAIT", "1s", 1);
+	EXPECT_EQ(-1, l5_socket(AF_INET, 0));
+	EXPECT_EQ(EINVAL, errno);
+}
+
+/* connect() that waits for it */
+static void *accept_one(void *arg)
+{
+	return l5_accept(*(int *)arg, 0);
+}
+
+TEST_F_TIMEOUT(rdma, waits, 100)
+{
+	struct l5_conn *c, *s;
+	pthread_t t;
+	void *ret;
+
+	s = l5_connect(RDMA_HERE, self->port, 0);
+	ASSERT_NE(NULL, s);
+	l5_close(s);
+	l5_close(l5_accept(self->listener, 0));
+	setenv("L5_RDMA_WAIT", "60000", 1);
+	pthread_create(&t, NULL, accept_one, &self->listener);
+	c = l5_connect(RDMA_HERE, self->port, 0);
+	ASSERT_NE(NULL, c);
+	pthread_join(t, &ret);
+	s = ret;
+	ASSERT_NE(NULL, s);
+	EXPECT_EQ(60000, l5_getopt(l5_conn_fd(c), L5_RDMA_WAIT));
+	EXPECT_TRUE(moved(c));
+	EXPECT_TRUE(moved(s));
+	EXPECT_EQ(0, l5_close(c));
+	EXPECT_EQ(0, l5_close(s));
+}
+
+/* Sleeping and waking, room, and the end. */
+static void *late(void *arg)
+{
+	usleep(100000);
+	l5_send(arg, "late", 4, 0);
+	return NULL;
+}
+
+TEST_F_TIMEOUT(rdma, sleeps, 200)
+{
+	struct l5_event e[2] = {
+		{ .conn = self->c, .events = POLLIN },
+		{ .conn = self->s, .events = POLLIN },
+	};
+	size_t sent = 0, got = 0;
+	static char buf[65536];
+	pthread_t t;
+	ssize_t n;
+	int i;
+
+	ASSERT_TRUE(moved(self->c));
+	ASSERT_TRUE(moved(self->s));
+	ASSERT_EQ(0, l5_wait(self->c, POLLIN, 20));
+	ASSERT_EQ(POLLOUT, l5_wait(self->c, POLLIN | POLLOUT, 20));
+	for (i = 0; i < 6; i++) {
+		pthread_create(&t, NULL, late, self->s);
+		if (i % 3 == 0) {
+			ASSERT_EQ(POLLIN, l5_wait(self->c, POLLIN, -1));
+		} else if (i % 3 == 1) {
+			ASSERT_EQ(1, l5_wait_any(e, 2, -1));
+		}
+		ASSERT_EQ(4, l5_recv(self->c, buf, 8, 0));
+		pthread_join(t, NULL);
+	}
+	/* until it is full, and until there is room again */
+	while ((n = l5_send(self->c, buf, sizeof(buf), MSG_DONTWAIT)) > 0)
+		sent += n;
+	ASSERT_EQ(EAGAIN, errno);
+	ASSERT_EQ(0, l5_wait(self->c, POLLOUT, 50));
+	while (got < sent) {
+		n = l5_recv(self->s, buf, sizeof(buf), 0);
+		ASSERT_LT(0, n);
+		got += n;
+	}
+	ASSERT_EQ(POLLOUT, l5_wait(self->c, POLLOUT, 10000 * l5_slow()));
+	/* what was sent comes before the end */
+	ASSERT_EQ(4, l5_send(self->c, "last", 4, 0));
+	ASSERT_EQ(0, l5_close(self->c));
+	self->c = NULL;
+	ASSERT_EQ(4, l5_recv(self->s, buf, 8, 0));
+	ASSERT_TRUE(l5_wait(self->s, POLLIN, 10000 * l5_slow()) & POLLIN);
+	ASSERT_EQ(0, l5_recv(self->s, buf, 8, 0));
+}
+
+/* A child maps for itself. */
+TEST_F_TIMEOUT(rdma, child, 200)
+{
+	char buf[8];
+	int status;
+	pid_t pid;
+
+	ASSERT_TRUE(moved(self->c));
+	ASSERT_TRUE(moved(self->s));
+	pid = fork();
+	if (!pid) {
+		if (!l5_conn_mapped(self->s))
+			_exit(1);
+		if (l5_recv(self->s, buf, 8, 0) != 2)
+			_exit(2);
+		_exit(l5_send(self->s, "yes", 3, 0) != 3);
+	}
+	ASSERT_EQ(2, l5_send(self->c, "do", 2, 0));
+	ASSERT_EQ(3, l5_recv(self->c, buf, 8, 0));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_EQ(0, status);
+	ASSERT_EQ(2, l5_send(self->c, "me", 2, 0));
+	ASSERT_EQ(2, l5_recv(self->s, buf, 8, 0));
+}
+
+/* Many clients, one mailbox. */
+enum { CLIENTS = 12 };
+
+struct many {
+	struct l5_mailbox *b;
+	struct l5_conn *c[CLIENTS];
+	struct l5_conn *s[CLIENTS];
+	struct l5_event e[CLIENTS];
+};
+
+static bool many_one(struct many *m, int i, int listener, const char *port)
+{
+	m->c[i] = l5_connect(RDMA_HERE, port, 0);
+	m->s[i] = l5_accept(listener, 0);
+	if (!m->c[i] || !m->s[i] || l5_mailbox_attach(m->b, m->s[i]))
+		return false;
+	m->e[i] = (struct l5_event){ .conn = m->s[i], .events = POLLIN };
+	return moved(m->c[i]) && moved(m->s[i]) &&
+	       l5_conn_mailbox(m->s[i]) >= 0;
+}
+
+/* Poll until there is something, or 10 s are over */
+static int poll_some(struct many *m, struct l5_conn **got, int max)
+{
+	int64_t end = l5_now_ms() + 10000 * l5_slow();
+	int n;
+
+	do
+		n = l5_mailbox_poll(m->b, got, max);
+	while (!n && l5_now_ms() < end);
+	return n;
+}
+
+TEST_F_TIMEOUT(rdma, mailbox, 400)
+{
+	struct l5_conn *got[CLIENTS];
+	struct many m = { 0 };
+	int i, j, n, seen;
+	char buf[64];
+
+	EXPECT_EQ(NULL, l5_mailbox_open(l5_conn_fd(self->c)));
+	m.b = l5_mailbox_open(self->listener);
+	ASSERT_NE(NULL, m.b);
+	/* the one before has none */
+	ASSERT_EQ(0, l5_mailbox_attach(m.b, self->s));
+	for (i = 0; i < CLIENTS; i++)
+		ASSERT_TRUE(many_one(&m, i, self->listener, self->port));
+	for (i = 0; i < CLIENTS; i++)
+		for (j = 0; j < i; j++)
+			ASSERT_NE(l5_conn_mailbox(m.s[i]),
+				  l5_conn_mailbox(m.s[j]));
+	/* all are new */
+	ASSERT_EQ(CLIENTS, l5_mailbox_poll(m.b, got, CLIENTS));
+	/* each alone */
+	for (i = 0; i < 3 * CLIENTS; i++) {
+		j = i * 5 % CLIENTS;
+		ASSERT_EQ(2, l5_send(m.c[j], "hi", 2, 0));
+		ASSERT_EQ(1, poll_some(&m, got, CLIENTS));
+		ASSERT_EQ(m.s[j], got[0]);
+		ASSERT_EQ(2, l5_recv(got[0], buf, 64, MSG_DONTWAIT));
+		ASSERT_EQ(2, l5_send(got[0], "ho", 2, 0));
+		ASSERT_EQ(2, l5_recv(m.c[j], buf, 64, 0));
+	}
+	/* all at once */
+	for (i = 0; i < CLIENTS; i++)
+		ASSERT_EQ(3, l5_send(m.c[i], "all", 3, 0));
+	for (seen = 0; seen < CLIENTS; seen += n) {
+		n = poll_some(&m, got, 5);
+		ASSERT_LT(0, n);
+		for (i = 0; i < n; i++)
+			ASSERT_EQ(3, l5_recv(got[i], buf, 64, MSG_DONTWAIT));
+	}
+	ASSERT_EQ(0, l5_mailbox_poll(m.b, got, CLIENTS));
+	/* who waits looks there, and sleeps as ever */
+	ASSERT_EQ(0, l5_wait_any(m.e, CLIENTS, 20));
+	for (i = 0; i < 3 * CLIENTS; i++) {
+		pthread_t t;
+
+		j = i * 7 % CLIENTS;
+		pthread_create(&t, NULL, late, m.c[j]);
+		ASSERT_EQ(1, l5_wait_any(m.e, CLIENTS, -1));
+		ASSERT_EQ(POLLIN, m.e[j].revents);
+		ASSERT_EQ(4, l5_recv(m.s[j], buf, 64, 0));
+		pthread_join(t, NULL);
+	}
+	/* the end of one */
+	ASSERT_EQ(0, l5_close(m.c[3]));
+	ASSERT_EQ(1, l5_wait_any(m.e, CLIENTS, 10000 * l5_slow()));
+	ASSERT_TRUE(m.e[3].revents & POLLIN);
+	ASSERT_EQ(0, l5_recv(m.s[3], buf, 64, 0));
+	ASSERT_EQ(0, l5_close(m.s[3]));
+	/* another in its place */
+	ASSERT_TRUE(many_one(&m, 3, self->listener, self->port));
+	ASSERT_EQ(2, l5_send(m.c[3], "hi", 2, 0));
+	ASSERT_EQ(1, l5_wait_any(m.e, CLIENTS, -1));
+	ASSERT_EQ(POLLIN, m.e[3].revents);
+	/* all of it ends, the mailbox first */
+	l5_mailbox_close(m.b);
+	ASSERT_EQ(1, l5_wait_any(m.e, CLIENTS, -1));
+	for (i = 0; i < CLIENTS; i++) {
+		ASSERT_EQ(0, l5_close(m.c[i]));
+		ASSERT_EQ(0, l5_close(m.s[i]));
+	}
+}
+
+TEST_HARNESS_MAIN
