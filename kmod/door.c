@@ -256,7 +256,7 @@ static void l5_door_connect(struct l5_rdma *rd)
 		max = hello.max_size;
 		hello.tx_size = min(max, l5_conn_wish(rd->conn, true));
 		hello.rx_size = min(max, l5_conn_wish(rd->conn, false));
-		rdma_set_ack_timeout(rd->id, 16);
+		rdma_set_ack_timeout(rd->id, L5_ACK_TIMEOUT);
 		err = rdma_connect_locked(rd->id, &param);
 	}
 	if (err)
@@ -636,7 +636,7 @@ static int l5_door_accept(struct l5_rdma *rd)
 	l5_rdma_hello(rd, &hello);
 	hello.tx_size = server;
 	hello.rx_size = client;
-	rdma_set_ack_timeout(rd->id, 16);
+	rdma_set_ack_timeout(rd->id, L5_ACK_TIMEOUT);
 	/* with the memory of an answer that does not come */
 	l5_door_expire(rd, L5_DOOR_PATIENCE);
 	rdma_lock_handler(rd->id);
@@ -729,6 +729,8 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 		err = l5_door_up(rd);
 	if (todo & BIT(L5_DO_MOVE) && !err)
 		l5_move_begin(rd);
+	if (todo & BIT(L5_DO_UNREAD) && !err)
+		l5_move_unread(rd);
 	if (todo & BIT(L5_DO_POLL) && !err)
 		l5_poller_list(rd);
 	if (err)

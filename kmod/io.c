@@ -540,6 +540,9 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	}
 	if (done)
 		return done;
+	n = l5_rdma_error(l5);
+	if (n)
+		return n;
 	n = sock_error(&l5->sk);
 	if (n == -EPROTO)
 		return n;
@@ -617,6 +620,7 @@ static int l5_move_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			l5_rdma_rx_look(l5);
 			if (!l5_rx_rings(l5))
 				return done;
+			seen = 0;
 			continue;
 		}
 		if (n < 0 && n != -EAGAIN)

@@ -126,6 +126,26 @@ bool l5_rdma_lost(const struct l5_sock *l5)
 }
 
 /**
+ * l5_rdma_error() - did records get lost with the queue pair?
+ * @l5: a socket with rings, of which one was found empty
+ *
+ * Said once, like an error of TCP; by TCP's own word it might be an orderly end.
+ *
+ * Return: 0 or a negative errno.
+ */
+int l5_rdma_error(struct l5_sock *l5)
+{
+	struct l5_rdma *rd = l5->conn->rdma;
+
+	if (!rd || !l5_rd(rd, L5_RD_BROKEN) ||
+	    test_and_set_bit(L5_RD_TOLD, &rd->flags))
+		return 0;
+	sock_error(l5->boot->sk);
+	sock_error(&l5->sk);
+	return -rd->err;
+}
+
+/**
  * l5_rdma_says_end() - do the signs of an end that TCP gives count?
  * @l5: a socket with rings
  *
@@ -159,7 +179,8 @@ static bool l5_move_look(struct l5_rdma *rd)
 	    l5_state(rd->l5) != L5_MOVING)
 		return false;
 	bsk = rd->l5->boot->sk;
-	if (READ_ONCE(tcp_sk(bsk)->copied_seq) != rd->rx_cut_seq)
+	/* TCP counts the FIN that may follow as read along with the bytes */
+	if ((s32)(READ_ONCE(tcp_sk(bsk)->copied_seq) - rd->rx_cut_seq) < 0)
 		return false;
 	if (test_and_set_bit(L5_RD_RX_OVER, &rd->flags))
 		return false;
@@ -291,8 +312,13 @@ void l5_move_fin_in(struct l5_sock *l5)
 		l5_door_expire(rd, L5_FIN_WAIT);
 }
 
-/* The other end closed, and there is something that it did not read. */
-static void l5_move_unread(struct l5_rdma *rd)
+/**
+ * l5_move_unread() - the other end closed and left something unread
+ * @rd: of this end
+ *
+ * Context: may sleep.
+ */
+void l5_move_unread(struct l5_rdma *rd)
 {
 	struct l5_sock *l5 = l5_move_socket(rd);
 
@@ -316,10 +342,6 @@ void l5_move_begin(struct l5_rdma *rd)
 {
 	struct l5_sock *l5;
 
-	if (l5_rd(rd, L5_RD_PEER_CLOSED)) {
-		l5_move_unread(rd);
-		return;
-	}
 	l5 = l5_move_socket(rd);
 	if (!l5)
 		return;
@@ -338,6 +360,9 @@ void l5_move_begin(struct l5_rdma *rd)
 	rcu_assign_pointer(rd->conn->end[rd->end].sk, &l5->sk);
 	spin_lock_bh(&rd->lock);
 	l5_set_state(l5, L5_MOVING, L5_REASON_NONE);
+	/* not before: who has the answer may send a FIN */
+	if (l5_rd(rd, L5_RD_RX_CUT))
+		l5_rdma_say(rd, L5_MSG_CUT_ACK, 0, 0);
 	l5_move_look(rd);
 	l5_move_cut(rd);
 	spin_unlock_bh(&rd->lock);
@@ -374,8 +399,9 @@ void l5_move_cut_in(struct l5_rdma *rd, u32 seq)
 		rd->info.rx_cut = seq - (u32)(rd->server ? rd->key >> 32 :
 					      rd->key);
 		set_bit(L5_RD_RX_CUT, &rd->flags);
-		/* a closed end reads nothing; it says so at its end */
-		l5_rdma_say(rd, L5_MSG_CUT_ACK, 0, 0);
+		/* else l5_move_begin() answers, or the end that closes */
+		if (rd->l5 && l5_state(rd->l5) == L5_MOVING)
+			l5_rdma_say(rd, L5_MSG_CUT_ACK, 0, 0);
 		l5_move_look(rd);
 	}
 	spin_unlock(&rd->lock);
@@ -450,7 +476,6 @@ void l5_move_over(struct l5_rdma *rd)
 	bool broken = false;
 
 	spin_lock_bh(&rd->lock);
-	set_bit(L5_RD_OVER, &rd->flags);
 	if (rd->l5) {
 		bsk = rd->l5->boot->sk;
 		sk = &rd->l5->sk;
@@ -459,9 +484,16 @@ void l5_move_over(struct l5_rdma *rd)
 		if (!l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_RX_CUT))
 			l5_move_stays(rd, rd->l5);
 		broken = l5_move_broken(rd, bsk);
-		if (broken)
+		if (broken) {
 			l5_count(rd->l5, L5_STAT_RDMA_BROKEN, 1);
+			rd->err = err;
+			set_bit(L5_RD_BROKEN, &rd->flags);
+			WRITE_ONCE(sk->sk_err, err);
+		}
 	}
+	/* who sees that it is over sees whether that is an error */
+	smp_mb__before_atomic();
+	set_bit(L5_RD_OVER, &rd->flags);
 	if (!l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_RX_CUT))
 		clear_bit(L5_RD_OPEN, &rd->flags);
 	spin_unlock_bh(&rd->lock);
@@ -525,7 +557,7 @@ void l5_move_wait_acked(struct l5_sock *l5)
 		return;
 	wait_event_timeout(rd->wait, l5_rd(rd, L5_RD_ACKED) ||
 			   l5_rd(rd, L5_RD_PEER_CLOSED) ||
-			   l5_rd(rd, L5_RD_DEAD), L5_ACK_WAIT);
+			   l5_rd(rd, L5_RD_OVER), L5_ACK_WAIT);
 	if (!l5_rd(rd, L5_RD_ACKED) && !l5_rd(rd, L5_RD_PEER_CLOSED))
 		tcp_abort(l5->boot->sk, ECONNRESET);
 }

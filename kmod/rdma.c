@@ -45,8 +45,6 @@
 
 /* How long a closed socket's bytes may take to be acknowledged. */
 #define L5_LINGER	(30 * HZ)
-/* 4.096 us << this until a packet is sent again, eight times */
-#define L5_ACK_TIMEOUT	16
 
 /* End of an object that may be looked at without a reference */
 static void l5_rdma_free_rcu(struct rcu_head *rcu)
@@ -140,6 +138,7 @@ void l5_rdma_dead(struct l5_rdma *rd, int err)
 {
 	if (test_and_set_bit(L5_RD_DEAD, &rd->flags))
 		return;
+	pr_info("L5DBG dead %d flags %lx server %d from %pS\n", err, rd->flags, rd->server, __builtin_return_address(0));
 	WRITE_ONCE(rd->err, err);
 	l5_rdma_wake_all(rd);
 	l5_rdma_do(rd, L5_DO_END);
@@ -172,6 +171,7 @@ static void l5_rdma_sent(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct l5_slot *slot = container_of(wc->wr_cqe, struct l5_slot, cqe);
 
+	if (wc->status != IB_WC_SUCCESS && !l5_rd(slot->rd, L5_RD_DEAD)) pr_info("L5DBG wc %d vendor %x op %d\n", wc->status, wc->vendor_err, wc->opcode);
 	if (wc->status != IB_WC_SUCCESS)
 		l5_rdma_dead(slot->rd, l5_wc_errno(wc->status));
 	else
@@ -258,6 +258,7 @@ static void l5_rdma_msg(struct l5_rdma *rd, u32 type, u32 arg, u64 pos)
 	wr = l5_batch_small(rd, &b, IB_WR_SEND, sizeof(*msg));
 	/* who waits for the end of it all waits for this one */
 	if (type == L5_MSG_CLOSE) {
+		rd->close_no = rd->posted;
 		wr->wr.send_flags |= IB_SEND_SIGNALED;
 		rd->signaled = rd->posted;
 	}
@@ -616,7 +617,7 @@ bool l5_rdma_flushed(const struct l5_rdma *rd)
 {
 	return l5_rd(rd, L5_RD_DEAD) ||
 	       (l5_rd(rd, L5_RD_CLOSE_SAID) &&
-		READ_ONCE(rd->done) == READ_ONCE(rd->posted));
+		(s32)(READ_ONCE(rd->done) - READ_ONCE(rd->close_no)) >= 0);
 }
 
 /* The interface of ring.c, map.c and io.c, for connections that have it */
@@ -791,7 +792,7 @@ static void l5_got_close(struct l5_rdma *rd, u64 head)
 	l5_rdma_wake_all(rd);
 	/* what it did not read TCP would have answered by a reset */
 	if ((s64)(l5_load(&rd->conn->end[rd->end].ctrl->tx_tail) - head) > 0)
-		l5_rdma_do(rd, L5_DO_MOVE);
+		l5_rdma_do(rd, L5_DO_UNREAD);
 }
 
 /* Bytes for a place in the ring that the peer writes. */

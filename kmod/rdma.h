@@ -59,7 +59,8 @@
 #define L5_RD_PEER_ARM	17	/* the peer asked */
 #define L5_RD_ROOM	18	/* asked for room, no answer yet */
 #define L5_RD_COUNTED	19	/* counted against net.l5.rdma_max */
-#define L5_RD_POLLED	20	/* the poller looks after it */
+#define L5_RD_BROKEN	20	/* it failed, and records may be lost */
+#define L5_RD_TOLD	21	/* which a receiver was told */
 
 /* Bits of l5_rdma.todo */
 #define L5_DO_ASK	0
@@ -69,6 +70,7 @@
 #define L5_DO_EXPIRE	4
 #define L5_DO_END	5
 #define L5_DO_POLL	6
+#define L5_DO_UNREAD	7
 
 /* Work requests that may be outstanding, those kept for messages, receives. */
 #define L5_SQ		64
@@ -78,6 +80,9 @@
 #define L5_SIGNAL	16
 /* Payload that goes along in the work request, if the device can. */
 #define L5_INLINE	96
+
+/* 4.096 us << this until a packet is sent again, eight times */
+#define L5_ACK_TIMEOUT	17
 
 /* Regions, as the peer addresses them. */
 #define L5_IOVA_RING	(1ULL << 32)
@@ -215,6 +220,7 @@ struct l5_region {
  * @posted: number of the next work request
  * @done: up to this they are complete
  * @signaled: number after the last that will report
+ * @close_no: number of the request that says L5_MSG_CLOSE
  * @sent: the ring is the peer's up to this position
  * @imm_pos: of the next record of a peer that sends L5_NOTIFY_IMM
  * @tx_users: senders inside TCP
@@ -270,6 +276,7 @@ struct l5_rdma {
 	u32 posted;
 	u32 done;
 	u32 signaled;
+	u32 close_no;
 	u64 sent;
 	u64 imm_pos;
 	int tx_users;
@@ -315,6 +322,7 @@ void l5_move_begin(struct l5_rdma *rd);
 void l5_move_ready(struct l5_rdma *rd);
 void l5_move_cut_in(struct l5_rdma *rd, u32 seq);
 void l5_move_acked(struct l5_rdma *rd);
+void l5_move_unread(struct l5_rdma *rd);
 void l5_move_expired(struct l5_rdma *rd);
 void l5_move_over(struct l5_rdma *rd);
 void l5_move_wake(struct l5_rdma *rd);
