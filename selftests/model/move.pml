@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The move of a connection from TCP to rings over RDMA, each direction at a
+ * byte of its sender's choice, and its end. TCP and the queue pair are two
+ * channels of any delay. What is on the queue pair's wire is lost when it
+ * breaks, which it may at any time, or is taken down by an end that has closed;
+ * but a part may have arrived by then, records in memory, and messages which
+ * wait for their handler.
+ *
+ * A message or a record is a byte with a number. Each must arrive once and in
+ * order, end of file means that all have, and only a break is an error.
+ *
+ * Each end: threads that send; one that shuts down at any time, and closes when
+ * its reader is done; a reader, which stops at the end of file, or earlier when
+ * there is nothing left to read; the kernel's handler of messages.
+ *
+ * Taken out, each has to fail:
+ *   NO_FLIGHT  the cut does not wait until no thread is inside TCP's send
+ *   NO_FIN     TCP's FIN does not wait for CUTACK
+ *   NO_END     TCP's FIN is an end although CUT has come
+ *   NO_DRAIN   the reader turns to the ring before it has read TCP's bytes
+ *   NO_LATE    the reader looks whether CUT has come before TCP says the end
+ *   NO_P       the reader looks for the end's message after it found no record
+ *   NO_ERR     after a break the reader asks TCP, whose FIN may have come
+ *   NO_RINGS   CUT is answered before the socket has its rings
+ *   NO_DOWN    a direction is cut although it was shut down
+ *   NO_KNOWN   a direction is cut although RDMA is known to be dead
+ *   NO_CQ      the death is handled before the messages that came before it
+ *   NO_BYE     who has closed takes the queue pair down without a word
+ *   NO_ONCE    a closer that waits for CUTACK hears of the death before TCP is
+ *              reset, and sends TCP's FIN
+ *   NO_RESET   who learns of the death tells nobody
+ * Not needed, the run shows it:
+ *   EAGER      records are posted although CUTACK has not come
+ */
+/* threads that send, of end 0 and of end 1 */
+#ifdef BOTH
+#define SENDERS0	1
+#define SENDERS1	1
+#else
+#define SENDERS0	2
+#define SENDERS1	0
+#endif
+#define FIN	255
+
+mtype = { READY, CUT, CUTACK, RECORD, END, BYE };
+
+chan tcp[2] = [3] of { byte };		/* from end 0, from end 1 */
+chan wire[2] = [7] of { mtype, byte };
+chan mem[2] = [2] of { byte };		/* records that have arrived */
+chan ring[2] = [2] of { byte };		/* not yet posted */
+
+bit alive = 1, broken, reset;
+
+/* Of each end, as sender: */
+byte sent[2], inside[2], senders[2];
+bit ready_got[2], moving[2], cut[2], acked[2], down[2], fin[2];
+bit said[2], closed[2], bye[2];
+/* as receiver of the other's bytes: */
+byte got[2], seq[2];
+bit cut_got[2], end_got[2], bye_got[2], read_done[2];
+/* and of the death */
+bit knows[2];
+
+#define YOU	(1 - me)
+
+inline post(m, v)
+{
+	if
+	:: alive -> wire[me]!m,v
+	:: else
+	fi
+}
+
+/* with the lock, which is the atomic around it */
+inline try_cut()
+{
+	if
+	:: (moving[me] && !cut[me] && !bye_got[me]
+#ifndef NO_FLIGHT
+	   && !inside[me]
+#endif
+#ifndef NO_DOWN
+	   && !down[me]
+#endif
+#ifndef NO_KNOWN
+	   && !knows[me]
+#endif
+	   ) ->
+		cut[me] = 1;
+		post(CUT, sent[me])
+	:: else
+	fi
+}
+
+/* Only a part of what is on the wire arrives. */
+inline lose(d)
+{
+	n = len(wire[d]);
+	do
+	:: n > 0 -> wire[d]?m,v; wire[d]!m,v; n--
+	:: n > 0 -> break
+	:: n == 0 -> break
+	od;
+	do
+	:: n > 0 -> wire[d]?_,_; n--
+	:: n == 0 -> break
+	od;
+	m = 0; v = 0
+}
+
+proctype sender(byte me)
+{
+	atomic {
+		if
+		:: down[me] || reset || bye_got[me] -> goto out
+		:: else
+		fi;
+		if
+		:: cut[me] -> ring[me]!sent[me]; sent[me]++; goto out
+		:: else -> inside[me]++
+		fi
+	};
+	atomic {
+		if
+		:: fin[me] || reset
+		:: else -> tcp[me]!sent[me]; sent[me]++
+		fi
+	};
+	atomic {
+		inside[me]--;
+		try_cut();
+out:		senders[me]--
+	}
+}
+
+proctype closer(byte me)
+{
+	/* shutdown() at any time, or all at once by close() */
+	if
+	:: down[me] = 1
+	:: atomic { read_done[me] -> down[me] = 1 }
+	fi;
+	atomic {
+#ifndef NO_FIN
+		(!cut[me] || acked[me] || knows[me] || bye_got[me] || reset);
+#endif
+		if
+		:: !reset -> fin[me] = 1; tcp[me]!FIN
+		:: reset
+		fi
+	};
+	atomic {
+		read_done[me];
+		closed[me] = 1
+	}
+}
+
+/* it has the rings, and knows where they begin */
+#define CUT_GOT		(moving[me] && cut_got[me])
+
+#ifdef NO_DRAIN
+#define IN_RING	true
+#else
+#define IN_RING	(got[me] >= seq[me])
+#endif
+#ifdef NO_END
+#define END_GOT	(end_got[me] || tcp[YOU]?[FIN])
+#else
+#define END_GOT	end_got[me]
+#endif
+
+proctype reader(byte me)
+{
+	byte b;
+	bit ended, cut_seen;
+
+	do
+	:: atomic { reset -> assert(broken);
+#ifdef NO_ERR
+		if
+		:: fin[YOU] -> goto eof
+		:: else
+		fi;
+#endif
+		goto out }
+#ifdef EARLY
+	:: goto out
+#else
+	/* nothing is left to read, and nothing will come but the end */
+	:: atomic { got[me] == sent[YOU] && !senders[YOU] -> goto out }
+#endif
+	:: atomic { (CUT_GOT && IN_RING
+#ifndef NO_P
+		&& (nempty(mem[YOU]) || END_GOT)
+#endif
+		) ->
+#ifdef NO_P
+			ended = empty(mem[YOU])
+		};
+		atomic {
+			ended = ended && END_GOT
+#else
+			ended = END_GOT
+#endif
+		};
+		atomic {
+			if
+#ifdef NO_P
+			:: ended -> goto eof
+#endif
+			:: mem[YOU]?b -> assert(b == got[me]); got[me]++
+			:: empty(mem[YOU]) && ended -> goto eof
+			:: empty(mem[YOU]) && !ended
+			fi;
+			b = 0;
+			ended = 0
+		}
+	:: atomic { (!(CUT_GOT && got[me] >= seq[me])
+#ifndef NO_LATE
+		&& nempty(tcp[YOU])
+#endif
+		) -> cut_seen = CUT_GOT };
+		atomic {
+			if
+			:: tcp[YOU]?b
+			:: empty(tcp[YOU]) -> cut_seen = 0; goto next
+			fi;
+			if
+			:: b != FIN ->
+				assert(b == got[me]);
+				got[me]++;
+				b = 0;
+				cut_seen = 0;
+				goto next
+			:: else
+			fi
+		};
+		atomic {
+#ifndef NO_LATE
+			cut_seen = CUT_GOT;
+#endif
+			if
+			:: !cut_seen -> goto eof
+			:: else -> b = 0; cut_seen = 0
+			fi
+		};
+next:		skip
+	od;
+eof:
+	atomic {
+		assert(got[me] == sent[YOU] && down[YOU]);
+out:		read_done[me] = 1
+	}
+}
+
+proctype handler(byte me)
+{
+	byte v, n;
+	mtype m;
+
+	do
+	:: atomic { wire[YOU]?READY,_ -> ready_got[me] = 1 }
+	/* the socket gets its rings, later since that sleeps */
+	:: atomic { ready_got[me] && !moving[me] ->
+		moving[me] = 1;
+		try_cut();
+#ifndef NO_RINGS
+		if
+		:: cut_got[me] -> post(CUTACK, 0)
+		:: else
+		fi
+#endif
+		}
+	:: atomic { wire[YOU]?CUT,v ->
+		seq[me] = v; v = 0;
+		cut_got[me] = 1;
+		if
+#ifndef NO_RINGS
+		:: !moving[me]
+		:: moving[me] -> post(CUTACK, 0)
+#else
+		:: post(CUTACK, 0)
+#endif
+		fi }
+	:: atomic { wire[YOU]?CUTACK,_ -> acked[me] = 1 }
+	:: atomic { wire[YOU]?RECORD,v -> mem[YOU]!v; v = 0 }
+	:: atomic { wire[YOU]?END,_ -> end_got[me] = 1 }
+	:: atomic { wire[YOU]?BYE,_ -> bye_got[me] = 1 }
+
+	:: atomic { (cut[me] && nempty(ring[me]) && alive
+#ifndef EAGER
+		&& acked[me]
+#endif
+		) -> ring[me]?v; post(RECORD, v); v = 0 }
+	:: atomic { (down[me] && cut[me] && acked[me] && alive &&
+		empty(ring[me]) && !said[me]) -> said[me] = 1; post(END, 0) }
+
+	:: atomic { (closed[me] && alive && !bye[me] &&
+		(said[me] || !cut[me] || bye_got[me])) ->
+		bye[me] = 1;
+#ifndef NO_BYE
+		post(BYE, 0)
+#endif
+		}
+	/* what this end posted has been acknowledged, so it has arrived */
+	:: atomic { bye[me] && alive -> alive = 0; lose(YOU); goto out }
+
+	:: atomic { (!alive
+#ifndef NO_CQ
+		&& empty(wire[YOU]) && (moving[me] || !ready_got[me])
+#endif
+		) -> knows[me] = 1;
+#ifdef NO_ONCE
+	}; atomic {
+#endif
+#ifndef NO_RESET
+		if
+		:: (cut[me] && !bye_got[me]) ||
+		   (cut_got[me] && !end_got[me] && !closed[me]) ->
+			reset = 1
+		:: else
+		fi;
+#endif
+		goto out }
+	od;
+out:	skip
+}
+
+#ifndef WHOLE
+active proctype breaker()
+{
+	byte v, n;
+	mtype m;
+
+end:
+	atomic { alive -> broken = 1; alive = 0; lose(0); lose(1) }
+}
+#endif
+
+init {
+	atomic {
+		wire[0]!READY,0;
+		wire[1]!READY,0;
+		senders[0] = SENDERS0;
+		senders[1] = SENDERS1;
+		run sender(0);
+#ifdef BOTH
+		run sender(1);
+#else
+		run sender(0);
+#endif
+		run closer(0); run closer(1);
+		run reader(0); run reader(1);
+		run handler(0); run handler(1)
+	}
+}
