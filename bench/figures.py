@@ -21,12 +21,18 @@ SETS = ("rr", "stream", "map", "crr", "redis", "memcached", "nginx", "pgbench",
         "idle")
 
 
+def processor():
+    """Its name."""
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        model = re.search(r"^model name\s*: (.*)$", f.read(), re.M)
+    return model.group(1) if model else "unknown processor"
+
+
 def machine():
     """Processor, number of CPUs, and what runs them: kvm, tcg or nothing."""
     with open("/proc/cpuinfo", encoding="utf-8") as f:
         text = f.read()
-    model = re.search(r"^model name\s*: (.*)$", text, re.M)
-    model = model.group(1) if model else "unknown processor"
+    model = processor()
     if "QEMU TCG" in model:
         accel = "tcg"
     elif re.search(r"^flags\s*:.*\bhypervisor\b", text, re.M):
@@ -52,6 +58,13 @@ def counters():
             return {k: int(v) for k, v in (line.split() for line in f)}
     except FileNotFoundError:
         return {}
+
+
+def listening(port):
+    """Does a TCP socket listen there? Asks without making a connection."""
+    with open("/proc/net/tcp", encoding="ascii") as f:
+        return any(line.split()[1].endswith(f":{port:04X}") and
+                   line.split()[3] == "0A" for line in f)
 
 
 class Cores:
