@@ -96,6 +96,22 @@ def killed(t):
     moves(t, 'afterwards')
 
 
+def renew(t):
+    """
+    New RDMA devices. What rxe manages connections with does not survive that
+    it cannot send (Linux 6.1; rping finds the same without AF_L5).
+    """
+    for m in (t.a, t.b):
+        m.sh('rdma link delete rxe0; '
+             'rdma link add rxe0 type rxe netdev eth0', timeout=SOON)
+
+
+def hears(t):
+    """Both know again how to reach each other."""
+    for m in (t.a, t.b):
+        m.do.shell(f'ping -c 1 -W 5 {t.other(m).address}', timeout=30)
+
+
 @case(200)
 def flaps(t):
     """The link goes and comes back, under random traffic both ways."""
@@ -114,20 +130,12 @@ def flaps(t):
                         f'sleep {seconds}; ')
         f = Running(m, ['bash', '-c', command])
         f.finish(timeout=60 * SLOW)
-        for other in (t.a, t.b):
-            other.do.shell(f'ping -c 1 -W 5 {t.other(other).address}',
-                           timeout=30)
+        hears(t)
         for p in (s, c):
             p.tell()
         over(t, name, s, c)
-    t.wait(lambda: moves_again(t), 'connections to move again', 30)
-    moves(t, 'afterwards')
-
-
-def moves_again(t):
-    s, c = t.talk(t.a, ['accept', 'pong=1,10', 'info', 'eof'],
-                  ['ping=1,10', SETTLED, 'info', 'shut', 'eof'])
-    return c.info().get('transport') == 'rdma'
+        renew(t)
+        moves(t, f'{name}: afterwards')
 
 
 @case(200)
@@ -173,7 +181,9 @@ def silent(t):
     other = s if s_ends is c else c
     other.finish(timeout=SOON)
     t.check(other.code == 0, 'both ways, on b: notices', repr(other))
-    t.wait(lambda: moves_again(t), 'connections to move again', 30)
+    hears(t)
+    renew(t)
+    moves(t, 'afterwards')
 
 
 @case(240)
@@ -291,7 +301,8 @@ def unload(t):
     over(t, 'rdma_rxe ' + ('gone' if gone else 'stays'), s, c)
     if gone:
         t.b.sh('modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0')
-        t.wait(lambda: moves_again(t), 'connections to move again', 30)
+        time.sleep(1)
+        moves(t, 'with a new rdma_rxe')
 
 
 @case(150, last=True)

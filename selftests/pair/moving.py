@@ -168,6 +168,20 @@ def ways(t):
         t.exact(way, s, c)
 
 
+@case(300)
+def peeks(t):
+    for i in range(8):
+        s, c = t.talk(t.a, ['accept', 'duplex=600k', 'info', 'close'],
+                      ['duplex=600k', 'info', 'close'],
+                      s_before=['way=peek'], c_before=['way=peek' if i < 4 else 'way=block'])
+        t.exact(f'peek {i}', s, c)
+    for i in range(4):
+        s, c = t.talk(t.a, ['accept', MOVED, 'both=600k', 'info', 'close'],
+                      [MOVED, 'both=600k', 'info', 'close'],
+                      s_before=['way=peek'], c_before=['way=peek'])
+        t.exact(f'peek moved {i}', s, c)
+
+
 @case(240)
 def sleepers(t):
     """Who sleeps in a call when the move comes is woken by what comes after."""
@@ -335,6 +349,7 @@ def plain(t):
         asked.append(t.b.stat().get('rdma_asked', 0))
     t.check(asked[2] > asked[1], 'what is remembered is forgotten', asked)
     t.b.sysctl('rdma_memo_s', 0)
+    time.sleep(1.5)
     for _ in range(2):
         s, c = t.talk(t.a, ['accept', 'pong=1,10', 'eof'],
                       [SETTLED, 'ping=1,10', 'shut'], s_before=['plain'],
@@ -402,20 +417,25 @@ def sizes(t):
                       ['duplex=400k', 'info'], s_before=s_before,
                       c_before=c_before)
         if not t.exact(name, s, c):
-            return
+            return {}
         si, ci = s.info(), c.info()
         t.check(si['tx_size'] == ci['rx_size'] and
                 ci['tx_size'] == si['rx_size'], f'{name}: sizes agree',
                 (si, ci))
         t.note(f'{name}: {ci["tx_size"]} and {ci["rx_size"]}')
+        return ci
 
     run('default')
     run('large client', ['set=sndbuf:4096', 'set=rcvbuf:4096'],
         ['set=sndbuf:1m', 'set=rcvbuf:1m'])
     run('large server', ['set=sndbuf:1m', 'set=rcvbuf:1m'],
         ['set=sndbuf:4096', 'set=rcvbuf:4096'])
-    run('one way', ['set=rcvbuf:1m'], ['set=rcvbuf:8192'])
     t.a.sysctl('ring_kb', 16)
+    t.b.sysctl('ring_kb', 16)
+    c = run('one way', ['set=rcvbuf:150k'])
+    t.check(c and c['tx_size'] > c['rx_size'], 'one way: larger', c)
+    c = run('the other way', [], ['set=rcvbuf:150k'])
+    t.check(c and c['tx_size'] < c['rx_size'], 'the other way: larger', c)
     t.b.sysctl('ring_kb', 1024)
     run('ring_kb 16 and 1024')
     t.a.sysctl('ring_kb', 2048)
@@ -500,15 +520,15 @@ def many(t):
     n = 200
     server = ['accept', 'pong=4,100', MOVED, 'pong=4,100', 'tally', 'eof',
               'close']
-    client = ['ping=4,100', MOVED, 'ping=4,100', 'tally', 'shut', 'eof',
-              'close']
+    client = ['ping=4,100', MOVED, 'meet', 'ping=4,100', 'meet', 'tally',
+              'shut', 'eof', 'close']
     for way in ('block', 'lib'):
         s, port = t.listen(t.a, [f'{n}' + '{', *server, '}'],
                            before=[f'way={way}'],
-                           env={'STEP_SECONDS': '150'})
-        c = t.b.step(f'way={way}', f'{n}' + '{', f'connect={t.a.at(port)}',
-                     *client, '}', env={'STEP_SECONDS': '150'})
-        c.finish(timeout=160 * SLOW)
+                           env={'STEP_SECONDS': '120'})
+        c = t.b.step(f'way={way}', f'{n}' + '{', 'stagger=60',
+                     f'connect={t.a.at(port)}', *client, '}', env={'STEP_SECONDS': '120'})
+        c.finish(timeout=130 * SLOW)
         s.finish()
         t.fine(f'{way}: all answered', s, c)
         t.check(c.done.get('rdma') == n and s.done.get('rdma') == n,
@@ -542,9 +562,9 @@ def mailbox(t):
 def limit(t):
     """net.l5.rdma_max: what is more stays TCP."""
     def three(name, want):
-        s, port = t.listen(t.a, ['3[', 'accept', 'ping=2,50', 'tally', ']',
+        s, port = t.listen(t.a, ['3[', 'accept', 'pong=2,50', 'tally', ']',
                                  'say=all', 'hold'])
-        c = t.b.step(*['1[', f'connect={t.a.at(port)}', SETTLED, 'pong=2,50',
+        c = t.b.step(*['1[', f'connect={t.a.at(port)}', SETTLED, 'ping=2,50',
                        'tally', ']'] * 3, 'say=all', 'hold')
         c.line('all')
         now = t.b.stat().get('rdma_now'), t.a.stat().get('rdma_now')
@@ -662,7 +682,8 @@ def strangers(t):
     for i in range(0, 112, 8):
         flipped = int(question[i:i + 2], 16) ^ 0x81
         bad.append(question[:i] + f'{flipped:02x}' + question[i + 2:])
-    s, port = t.listen(t.a, ['2[', 'accept', 'both=50k', 'info', ']'])
+    s, port = t.listen(t.a, ['accept', 'both=50k', 'info', 'close', 'accept',
+                             'duplex=50k', 'info'])
     broken = t.a.stat()['violations']
     r = Running(t.b, [stranger, 'ask', t.a.address, port, *bad,
                       *[question] * 30])
@@ -674,7 +695,7 @@ def strangers(t):
             'none of them is let in', repr(r))
     t.check(t.a.stat()['violations'] == broken, 'nobody broke anything',
             t.a.stat())
-    c = t.b.step(f'connect={t.a.at(port)}', MOVED, 'both=50k', 'info').finish()
+    c = t.b.step(f'connect={t.a.at(port)}', 'duplex=50k', 'info').finish()
     s.finish()
     t.fine('and one afterwards', s, c)
 

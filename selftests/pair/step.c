@@ -5,7 +5,7 @@
  *	step listen=10.5.0.1:7000 say=ready accept moved=5000 get=1000 eof
  *
  * NAME=VALUE and NAME are steps; N[ ... ] does those between N times, N{ ... }
- * in N threads at once. What it has to say it prints as lines of JSON. A step
+ * in N threads at once, which can wait for each other (meet). What it has to say it prints as lines of JSON. A step
  * that does not do what it should ends the program with status 1, one that
  * takes too long with status 3.
  *
@@ -104,6 +104,8 @@ struct end {
 	uint64_t need;		/* duplex: bytes to send after the move */
 	bool any;		/* duplex: moved or not */
 	const char *step;
+	unsigned int index;	/* of this thread, and how all meet */
+	pthread_barrier_t *all;
 };
 
 static pthread_mutex_t say_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -1040,6 +1042,10 @@ static bool step_before(struct end *e, const char *s)
 		told(LONG_MS);
 	else if (is(s, "sleep", &v))
 		usleep(1000 * number(e, v));
+	else if (is(s, "stagger", &v))
+		usleep(1000 * number(e, v) * e->index);
+	else if (is(s, "meet", &v))
+		pthread_barrier_wait(e->all);
 	else
 		return false;
 	return true;
@@ -1161,13 +1167,17 @@ static void *job_main(void *arg)
 static void in_threads(struct end *e, char **s, char **end, unsigned long n)
 {
 	struct job *j = calloc(n, sizeof(*j));
+	pthread_barrier_t all;
 	unsigned long i;
 
+	pthread_barrier_init(&all, NULL, n);
 	for (i = 0; i < n; i++) {
 		j[i].e = *e;
 		j[i].e.fd = -1;
 		j[i].e.tx.buf = NULL;
 		j[i].e.rx.buf = NULL;
+		j[i].e.index = i;
+		j[i].e.all = &all;
 		j[i].s = s;
 		j[i].end = end;
 		if (pthread_create(&j[i].t, NULL, job_main, &j[i]))
