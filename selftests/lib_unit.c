@@ -305,6 +305,91 @@ TEST_F(rings, ask)
 	EXPECT_EQ(L5_TRY_ASK, l5_map_send1(self->a, -1, buf, 0));
 }
 
+/* Where records end, of a peer whose tail is not known here */
+TEST_F_TIMEOUT(rings, end, 100)
+{
+	uint64_t seed = 77, end = 0, tail;
+	uint8_t buf[2 * SIZE];
+	int i, n, news = 0;
+
+	l5_store(&self->k->state[1]->transport, L5_TRANSPORT_RDMA);
+	for (i = 0; i < 200000 / slow(); i++) {
+		tail = l5_load(&self->k->ctrl[0]->tx_tail);
+		ASSERT_EQ(tail != end, l5_map_rx_since(self->b, end));
+		ASSERT_TRUE(l5_map_rx_since(self->b, ~0ull));
+		if (rnd(&seed) % 2) {
+			news += tail != end;
+			end = l5_map_rx_end(self->b, end);
+			ASSERT_EQ(tail, end);
+			ASSERT_EQ(tail, l5_map_rx_end(self->b, rnd(&seed) % 3 ?
+						      ~0ull : end));
+			ASSERT_FALSE(l5_map_rx_since(self->b, end));
+		}
+		n = 1 + rnd(&seed) % (rnd(&seed) % 4 ? 60 : 3000);
+		memset(buf, 0xff, n);
+		if (rnd(&seed) % 2)
+			l5_map_send1(self->a, -1, buf, n);
+		else
+			l5_map_recv1(self->b, -1, buf, n);
+	}
+	EXPECT_LT(1000 / slow(), news);
+}
+
+/* And while somebody else reads on: never further than it is */
+static void *end_send(void *arg)
+{
+	struct l5_native *k = arg;
+	struct l5_map *a = l5_native_map(k, 0, 2);
+	uint8_t buf[300];
+	uint64_t seed = 5;
+	int i;
+
+	/* what is left of it in the ring looks like no header, or like one */
+	for (i = 0; i < 300000 / slow(); i++) {
+		memset(buf, i % 3 ? 0xff : 0x80, sizeof(buf));
+		while (l5_map_send1(a, -1, buf, 1 + rnd(&seed) % 300) < 0)
+			sched_yield();
+	}
+	l5_native_flag(k, 1, L5_MAP_RX_ASK);
+	l5_native_unmap(a);
+	return NULL;
+}
+
+static void *end_recv(void *arg)
+{
+	uint8_t buf[700];
+	ssize_t n;
+
+	do {
+		n = l5_map_recv1(arg, -1, buf, sizeof(buf));
+		if (n == L5_TRY_AGAIN)
+			sched_yield();
+	} while (n != L5_TRY_ASK);
+	return NULL;
+}
+
+TEST_F_TIMEOUT(rings, end_moves, 200)
+{
+	uint64_t end = 0, next, head;
+	pthread_t t[2];
+
+	l5_store(&self->k->state[1]->transport, L5_TRANSPORT_RDMA);
+	ASSERT_EQ(0, pthread_create(&t[0], NULL, end_send, self->k));
+	ASSERT_EQ(0, pthread_create(&t[1], NULL, end_recv, self->b));
+	do {
+		head = l5_load(&self->b->own->rx_head);
+		next = l5_map_rx_end(self->b, end);
+		/* the tail moves after the record is there */
+		ASSERT_LE(next, l5_load(&self->k->ctrl[0]->tx_tail) + 312);
+		ASSERT_LE(head, next);
+		end = next;
+	} while (!l5_map_rx_ask(self->b) || l5_map_readable(self->b));
+	pthread_join(t[0], NULL);
+	pthread_join(t[1], NULL);
+	ASSERT_EQ(l5_load(&self->k->ctrl[0]->tx_tail),
+		  l5_map_rx_end(self->b, end));
+}
+
 /* Who keeps memory of the ring cannot wait for himself; others can. */
 static void *sender(void *arg)
 {

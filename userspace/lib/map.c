@@ -935,6 +935,29 @@ ssize_t l5_map_tryrecv(struct l5_map *m, int fd, const struct iovec *iov,
 	return l5_map_recv_at(m, fd, iov, n, flags, l5_frame());
 }
 
+uint64_t l5_map_rx_end(const struct l5_map *m, uint64_t from)
+{
+	uint64_t head, pos, hdr;
+
+	if (l5_load(&m->state->transport) != L5_TRANSPORT_RDMA)
+		return l5_load(&m->peer->tx_tail);
+	head = l5_load(&m->own->rx_head);
+	pos = from - head <= m->rx_size ? from : head;
+	while (pos - head <= m->rx_size) {
+		hdr = l5_map_glance(l5_map_rx_slot(m, pos));
+		/* what others have read meanwhile may be written over */
+		head = l5_load(&m->own->rx_head);
+		if (pos - head > m->rx_size) {
+			pos = head;
+			continue;
+		}
+		if (!l5_rec_valid(m->rx_size, hdr))
+			break;
+		pos += l5_rec_size((__u32)hdr);
+	}
+	return pos;
+}
+
 /* What the inline paths leave to do */
 
 ssize_t l5_map_send1_slow(struct l5_map *m, int fd, const void *buf, size_t len,

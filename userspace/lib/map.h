@@ -434,6 +434,30 @@ static inline bool l5_map_readable(const struct l5_map *m)
 }
 
 /**
+ * l5_map_rx_end() - where the records that have come end
+ * @m: the end
+ * @from: where they did before, or anything
+ *
+ * The peer's tail says it, but not by RDMA: its copy here is hardly ever
+ * written. Then the records are followed.
+ */
+uint64_t l5_map_rx_end(const struct l5_map *m, uint64_t from);
+
+/**
+ * l5_map_rx_since() - has anything come since then, read or not?
+ * @m: the end
+ * @end: from l5_map_rx_end()
+ */
+static inline bool l5_map_rx_since(const struct l5_map *m, uint64_t end)
+{
+	if (l5_likely(l5_load(&m->state->transport) != L5_TRANSPORT_RDMA))
+		return l5_load(&m->peer->tx_tail) != end;
+	return end - l5_load(&m->own->rx_head) > m->rx_size ||
+	       l5_map_glance(l5_map_rx_slot(m, end)) ||
+	       end - l5_load(&m->own->rx_head) > m->rx_size;
+}
+
+/**
  * l5_map_rx_ask() - if the ring is found empty after this, is recv(2) to say
  *	why?
  * @m: the end
@@ -669,7 +693,8 @@ ssize_t l5_map_send1(struct l5_map *m, int fd, const void *buf, size_t len)
 	l5_store((__u64 *)(tx + ((tail + size) & mask)), 0);
 	/* A, pairs with B */
 	l5_store_release(slot, (__u64)L5_REC_VALID << 32 | len);
-	l5_store(&own->tx_tail, tail + size);
+	/* V, pairs with W in the kernel, as l5_prod_publish() has it */
+	l5_store_release(&own->tx_tail, tail + size);
 	l5_store(&own->tx_bytes, l5_load(&own->tx_bytes) + len);
 	waiters = l5_leave(&own->tx_lock, frame);
 	if (l5_unlikely(waiters | l5_load(&m->peer->rx_wait) |

@@ -28,9 +28,10 @@
  * l5_ring.h; the tests of the kernel's own epoll rest on the same).
  *
  * Level-triggered: ready is ready, however often it is said. Edge-triggered: an
- * edge is a new tail of the peer's. It is said once, here or by the kernel: the
- * kernel's report of a tail that was already delivered is dropped, if nothing
- * but data and room can be its reason and the ring cannot have been full since.
+ * edge is a new end of the records that have come. It is said once, here or by
+ * the kernel: the kernel's report of an end that was already delivered is
+ * dropped, if nothing but data and room can be its reason and the ring cannot
+ * have been full since.
  *
  * Nothing starves. The kernel is asked, without waiting, when it was not asked
  * for a while: from 50 us, if that brings news of descriptors that are not
@@ -96,7 +97,7 @@ enum {
  * @known_events: what it was told last
  * @known_data: likewise
  * @churn: how often it was changed
- * @tail: the peer's position when data was last delivered
+ * @tail: where the records ended when data was last delivered
  * @head: how far the peer had read then
  * @last: when it last had an event
  */
@@ -889,8 +890,7 @@ static uint32_t reg_events(const struct reg *r, const struct sock *s)
 		return 0;
 	if (r->events & IN_EVENTS && l5_map_readable(s->map))
 		got = r->events & IN_EVENTS;
-	if (r->events & EPOLLET &&
-	    (!got || l5_load(&s->map->peer->tx_tail) == r->tail))
+	if (r->events & EPOLLET && (!got || !l5_map_rx_since(s->map, r->tail)))
 		return 0;
 	if (r->events & OUT_EVENTS && l5_map_writable(s->map))
 		got |= r->events & OUT_EVENTS;
@@ -958,7 +958,7 @@ static int give(struct ep *ep, struct epoll_event *ev, int max, uint64_t now,
 		}
 		if (got) {
 			if (got & IN_EVENTS) {
-				r->tail = l5_load(&s->map->peer->tx_tail);
+				r->tail = l5_map_rx_end(s->map, r->tail);
 				r->head = l5_load(&s->map->peer->rx_head);
 			}
 			r->last = now;
@@ -997,7 +997,7 @@ static bool known_edge(const struct reg *r, const struct sock *s,
 {
 	if (!(r->events & EPOLLET) || r->tail == NO_TAIL ||
 	    events & ~(IN_EVENTS | OUT_EVENTS) ||
-	    l5_load(&s->map->peer->tx_tail) != r->tail)
+	    l5_map_rx_since(s->map, r->tail))
 		return false;
 	return !(events & OUT_EVENTS) ||
 	       l5_load(&s->map->own->tx_tail) - r->head <=
@@ -1055,7 +1055,7 @@ static int take(struct ep *ep, struct epoll_event *ev, int n, struct took *t)
 			drop = known_edge(r, s, ev[i].events);
 			t->rings = true;
 			if (!drop && ev[i].events & IN_EVENTS)
-				r->tail = l5_load(&s->map->peer->tx_tail);
+				r->tail = l5_map_rx_end(s->map, r->tail);
 			if (!drop)
 				r->head = l5_load(&s->map->peer->rx_head);
 			/* deregistered by a thread that came between */
