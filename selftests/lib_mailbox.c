@@ -305,7 +305,7 @@ static void *storm_set(void *arg)
 		/* each connection has one peer */
 		i = rnd(&seed) % (s->n / SETTERS) * SETTERS + p->k;
 		l5_store(&s->record[i], l5_load(&s->record[i]) + 1);
-		/* V, pairs with W */
+		/* AA, pairs with BB */
 		l5_store_release(&s->b->byte[i], 1 + rnd(&seed) % 255);
 		if (!(t % 64))
 			sched_yield();
@@ -761,7 +761,7 @@ static void *serve_send(void *arg)
 		word = i / s->n;
 		while (l5_map_send1(s->self->peer[j], -1, &word, 4) <= 0)
 			sched_yield();
-		/* V, pairs with W */
+		/* AA, pairs with BB */
 		l5_store_release(&s->self->byte[number_of(s->self, j)], 1);
 	}
 	return NULL;

@@ -6,11 +6,11 @@
  *
  *   peer's host                             who looks
  *
- *   WRITE record                            EXCHANGE byte = 0         (W)
- *   WRITE byte = not 0            (V)       FULL BARRIER
+ *   WRITE record                            EXCHANGE byte = 0        (BB)
+ *   WRITE byte = not 0           (AA)       FULL BARRIER
  *                                           LOAD header of the record
  *
- *   V pairs with W: a queue pair's WRITEs take effect in their order. If the
+ *   AA pairs with BB: a queue pair's WRITEs take effect in their order. If the
  *     exchange took the byte away the record is there for who looks next. If
  *     the header is not there yet, then the byte is set after it was cleared,
  *     and stays. The other way about, header first, it would be lost.
@@ -135,7 +135,7 @@ static inline void l5_mailbox_set(struct l5_mailbox *b, uint32_t i)
  */
 static inline bool l5_mailbox_take(struct l5_mailbox *b, uint32_t i)
 {
-	/* W, pairs with V */
+	/* BB, pairs with AA */
 	return __atomic_exchange_n(&b->byte[i], 0, __ATOMIC_SEQ_CST);
 }
 
