@@ -93,7 +93,8 @@ class Sampler:
 
 
 def rounds(name, samplers, opt, cores):
-    """Take every sample once a round; return how many failed."""
+    """Take every sample once a round, write the file of the set; return how
+    many failed."""
     failures = 0
     print(f"{name}: {len(samplers)} commands, round", end="", flush=True)
     for nr in range(1, opt.rounds + 1):
@@ -106,6 +107,8 @@ def rounds(name, samplers, opt, cores):
             except (Failed, TimeoutError) as e:
                 failures += 1
                 print(f"\n{' '.join(sampler.command)}: {e}", flush=True)
+        # There may be no time for another one.
+        save(name, samplers, opt.out)
     print(flush=True)
     cores.report()
     return failures
