@@ -126,9 +126,10 @@ static ssize_t recv_way(struct l5_conn *c, int way, uint8_t *buf, size_t n)
 		memcpy(buf, p, got);
 		return l5_release(c, got) ? -1 : got;
 	case 3:
-		if (l5_peek(c, &p, 0) < 0 || l5_release(c, 0))
-			return -1;
-		return l5_recv(c, buf, n, 0);
+		got = l5_peek(c, &p, 0);
+		if (got <= 0)
+			return got;
+		return l5_release(c, 0) ? -1 : l5_recv(c, buf, n, 0);
 	case 4:
 		return recv(l5_conn_fd(c), buf, n, 0);
 	default:
@@ -346,11 +347,9 @@ TEST_F_TIMEOUT(rdma, sleeps, 200)
 	ASSERT_EQ(POLLOUT, l5_wait(self->c, POLLIN | POLLOUT, 20));
 	for (i = 0; i < 6; i++) {
 		pthread_create(&t, NULL, late, self->s);
-		if (i % 3 == 0) {
-			ASSERT_EQ(POLLIN, l5_wait(self->c, POLLIN, -1));
-		} else if (i % 3 == 1) {
-			ASSERT_EQ(1, l5_wait_any(e, 2, -1));
-		}
+		ASSERT_TRUE(i % 3 == 2 ||
+			    (i % 3 ? l5_wait_any(e, 2, -1) == 1 :
+			     l5_wait(self->c, POLLIN, -1) == POLLIN));
 		ASSERT_EQ(4, l5_recv(self->c, buf, 8, 0));
 		pthread_join(t, NULL);
 	}
@@ -397,6 +396,93 @@ TEST_F_TIMEOUT(rdma, child, 200)
 	ASSERT_EQ(0, status);
 	ASSERT_EQ(2, l5_send(self->c, "me", 2, 0));
 	ASSERT_EQ(2, l5_recv(self->s, buf, 8, 0));
+}
+
+/* A peer that is killed ends both directions, whatever they wait in. */
+struct flood {
+	struct l5_conn *c;
+	int way;
+	int64_t ended;
+};
+
+static void *flood_send(void *arg)
+{
+	static uint8_t buf[30000];
+	struct flood *f = arg;
+
+	while (send_way(f->c, f->way, buf, sizeof(buf)) > 0)
+		;
+	f->ended = l5_now_ms();
+	return NULL;
+}
+
+static void *flood_recv(void *arg)
+{
+	struct flood *f = arg;
+	uint8_t buf[30000];
+
+	while (recv_way(f->c, f->way, buf, sizeof(buf)) > 0)
+		;
+	f->ended = l5_now_ms();
+	return NULL;
+}
+
+static void killed(struct __test_metadata *_metadata, struct l5_conn *c,
+		   struct l5_conn *s, int way, bool reads)
+{
+	struct flood f[2] = { { .c = c, .way = way }, { .c = c, .way = way } };
+	struct flood g[2] = { { .c = s, .way = way }, { .c = s, .way = way } };
+	int64_t end;
+	pthread_t t[2];
+	pid_t pid;
+
+	pid = fork();
+	if (!pid) {
+		close(l5_conn_fd(c));
+		pthread_create(&t[0], NULL, flood_send, &g[0]);
+		if (reads)
+			flood_recv(&g[1]);
+		for (;;)
+			pause();
+	}
+	l5_close(s);
+	pthread_create(&t[0], NULL, flood_send, &f[0]);
+	pthread_create(&t[1], NULL, flood_recv, &f[1]);
+	usleep(300000);
+	ASSERT_EQ(0, f[0].ended);
+	ASSERT_EQ(0, f[1].ended);
+	kill(pid, SIGKILL);
+	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	end = l5_now_ms() + 20000 * l5_slow();
+	while (!(__atomic_load_n(&f[0].ended, __ATOMIC_RELAXED) &&
+		 __atomic_load_n(&f[1].ended, __ATOMIC_RELAXED)) &&
+	       l5_now_ms() < end)
+		usleep(10000);
+	EXPECT_NE(0, f[0].ended) {
+		TH_LOG("way %d, %d: the sender hangs", way, reads);
+	}
+	EXPECT_NE(0, f[1].ended) {
+		TH_LOG("way %d, %d: the receiver hangs", way, reads);
+	}
+	if (f[0].ended && f[1].ended) {
+		pthread_join(t[0], NULL);
+		pthread_join(t[1], NULL);
+	}
+}
+
+TEST_F_TIMEOUT(rdma, killed, 400)
+{
+	int i;
+
+	for (i = 0; i < 8; i++) {
+		struct l5_conn *c = l5_connect(RDMA_HERE, self->port, 0);
+		struct l5_conn *s = l5_accept(self->listener, 0);
+
+		ASSERT_TRUE(moved(c));
+		ASSERT_TRUE(moved(s));
+		killed(_metadata, c, s, i / 2, i % 2);
+		l5_close(c);
+	}
 }
 
 /* Many clients, one mailbox. */
