@@ -70,6 +70,7 @@ struct setup {
 	int spin_us;		/* L5_SPIN_US, -1: leave it alone */
 	int buffer;		/* SO_SNDBUF and SO_RCVBUF, 0: leave alone */
 	bool any_carrier;	/* AF_L5 may stay on its bootstrap */
+	bool hurry;		/* connect() need not wait for RDMA */
 	bool two_hosts;		/* this program can be one end alone */
 	enum role role;
 	struct address where;	/* of the server, if not ROLE_BOTH */

@@ -29,7 +29,7 @@ CHUNK = 65536
 PATIENCE = 20       # seconds until something is given up
 # How net.l5 is if a figure does not want something else.
 SETTINGS = {"rdma_poll": 0, "rdma_notify": 0, "rdma_chain": 0,
-            "rdma_memo_s": 60}
+            "rdma_memo_s": 60, "rdma_ms": 2000}
 
 CAUTION = """\
 SOFTWARE RDMA: rxe makes each packet, and its checksum, on the CPUs of these
@@ -254,7 +254,7 @@ def samplers(peer, opt):
 
     def own(name, carrier, program, *options, prefix=(), **kw):
         return Pair(peer, name, carrier, [
-            *prefix, os.path.join(figures.HERE, program), *options, *seconds],
+            *prefix, os.path.join(figures.HERE, program), *seconds, *options],
             **kw)
 
     def plain(what, program, *options):
@@ -291,9 +291,13 @@ def samplers(peer, opt):
             server=server, lasting=True, settings={"rdma_memo_s": 0})
         for name, carrier in (("tcp", "tcp"), ("l5", "asks"))
     ]
+    # Opening them takes much longer than a sample. A little can be spent.
+    longer = ["-d", str(4 * float(opt.seconds))]
+    many = {"settings": {"rdma_ms": 10000}, "patience": 150, **BELL}
     many = [
-        own("many/mailbox", "l5", "many", *LIB, **BELL, patience=90),
-        own("many/array", "l5", "many", "-A", *LIB, **BELL, patience=90),
+        own("many/mailbox", "l5", "many", *LIB, *longer, **many),
+        own("many/array", "l5", "many", "-A", *LIB, *longer,
+            **many),
     ]
     study = [
         own(f"notify/{notify}-{chain}/{what}", "l5", *command,

@@ -22,6 +22,7 @@
 #define SIZE		64	/* bytes of a message, as of the answer */
 #define WARM_UP		4	/* turns through the few before the clock */
 #define BATCH		64	/* connections a look may find */
+#define TOGETHER	8	/* connections that are opened at once */
 #define FILES		64	/* numbers of files that are no connections */
 
 /* First byte of a message */
@@ -54,10 +55,14 @@ static bool by_lib(const struct many *m)
 static void open_until(struct many *m, unsigned long n,
 		       void (*one)(struct many *m, struct stream *st))
 {
-	while (m->open < n) {
-		one(m, &m->st[m->open]);
-		stream_settle(&m->st[m->open], &m->setup);
-		m->open++;
+	unsigned long settled = m->open;
+
+	/* Some at a time: hosts take their time to agree on RDMA. */
+	while (settled < n) {
+		for (; m->open < n && m->open < settled + TOGETHER; m->open++)
+			one(m, &m->st[m->open]);
+		for (; settled < m->open; settled++)
+			stream_settle(&m->st[settled], &m->setup);
 	}
 }
 
@@ -237,6 +242,7 @@ int main(int argc, char **argv)
 	pid_t server;
 
 	m.setup.two_hosts = true;
+	m.setup.hurry = true;
 	options_parse(argc, argv, "Measure what open connections cost.",
 		      &m.setup, own);
 	if (m.all <= m.few)
