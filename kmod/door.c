@@ -35,14 +35,18 @@
 /* Questions for sockets that are not accepted yet, and how long they wait. */
 #define L5_DOOR_EARLY	1024
 #define L5_DOOR_PATIENCE (10 * HZ)
-/* After that no question comes for an accepted socket any more. */
-#define L5_DOOR_HOPE	(30 * HZ)
+/* Questions that are asked at a time; the others wait for their turn. */
+#define L5_DOOR_ASKING	32
+/* How long a closed socket's bytes may take to be acknowledged. */
+#define L5_LINGER	(30 * HZ)
 
 struct workqueue_struct *l5_wq;
 
 /* Objects with a cm id; the module stays until there are none. */
 static atomic_t l5_door_ids = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(l5_door_idle);
+
+static atomic_t l5_door_asking = ATOMIC_INIT(0);
 
 static DEFINE_SPINLOCK(l5_door_lock);
 static struct hlist_head l5_door_table[1 << L5_DOOR_BITS];
@@ -250,6 +254,9 @@ static void l5_door_connect(struct l5_rdma *rd)
 	u32 max;
 	int err;
 
+	/* see l5_door_quiet() */
+	if (l5_rd(rd, L5_RD_DEAD))
+		return;
 	err = l5_rdma_create(rd);
 	if (!err) {
 		l5_rdma_hello(rd, &hello);
@@ -468,6 +475,14 @@ static void l5_door_resolve(struct l5_rdma *rd)
 	/* closed already */
 	if (!net)
 		return;
+	/* a burst is asked one after the other, each with its own time */
+	if (atomic_inc_return(&l5_door_asking) > L5_DOOR_ASKING) {
+		atomic_dec(&l5_door_asking);
+		put_net(net);
+		l5_door_expire(rd, HZ / 20);
+		return;
+	}
+	set_bit(L5_RD_ASKING, &rd->flags);
 	id = rdma_create_id(net, l5_door_event, rd, RDMA_PS_TCP, IB_QPT_RC);
 	put_net(net);
 	if (IS_ERR(id)) {
@@ -645,6 +660,12 @@ static int l5_door_accept(struct l5_rdma *rd)
 	return err;
 }
 
+static void l5_door_asked_enough(struct l5_rdma *rd)
+{
+	if (test_and_clear_bit(L5_RD_ASKING, &rd->flags))
+		atomic_dec(&l5_door_asking);
+}
+
 /* The client learns from the answer how long the rings are. */
 static int l5_door_up(struct l5_rdma *rd)
 {
@@ -653,6 +674,7 @@ static int l5_door_up(struct l5_rdma *rd)
 	int err = 0;
 
 	l5_door_in_time(rd);
+	l5_door_asked_enough(rd);
 	if (l5_rd(rd, L5_RD_DEAD))
 		return 0;
 	if (!rd->server) {
@@ -667,6 +689,17 @@ static int l5_door_up(struct l5_rdma *rd)
 	return err;
 }
 
+/* From here on no event makes anything that would have to be given back. */
+static void l5_door_quiet(struct l5_rdma *rd)
+{
+	set_bit(L5_RD_DEAD, &rd->flags);
+	if (!rd->id)
+		return;
+	/* one that did not see it yet is over now */
+	rdma_lock_handler(rd->id);
+	rdma_unlock_handler(rd->id);
+}
+
 static void l5_door_end(struct l5_rdma *rd)
 {
 	struct net *net;
@@ -677,8 +710,9 @@ static void l5_door_end(struct l5_rdma *rd)
 	l5_door_in_time(rd);
 	/* what it was told to send it sends; an end that is closed may wait */
 	if (l5_rd(rd, L5_RD_UP) && l5_rd(rd, L5_RD_CLOSE))
-		wait_event_timeout(rd->wait, l5_rdma_flushed(rd), 30 * HZ);
-	set_bit(L5_RD_DEAD, &rd->flags);
+		wait_event_timeout(rd->wait, l5_rdma_flushed(rd), L5_LINGER);
+	l5_door_quiet(rd);
+	l5_door_asked_enough(rd);
 	l5_poller_del(rd);
 	if (rd->server && rd->id && !l5_rd(rd, L5_RD_UP) && !rd->id->qp)
 		rdma_reject(rd->id, NULL, 0, IB_CM_REJ_CONSUMER_DEFINED);
@@ -709,7 +743,9 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 	int err = 0;
 
 	if (todo & BIT(L5_DO_EXPIRE) && l5_rd(rd, L5_RD_UP)) {
-		l5_move_expired(rd);
+		l5_move_tick(rd);
+	} else if (todo & BIT(L5_DO_EXPIRE) && !rd->id && !rd->server) {
+		todo |= BIT(L5_DO_ASK);
 	} else if (todo & BIT(L5_DO_EXPIRE)) {
 		l5_door_fail(rd, rd->server ? L5_REASON_RDMA :
 					      L5_REASON_SILENT);

@@ -603,6 +603,9 @@ static int l5_move_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			n = l5_shm_recvmsg(l5, msg, len - done, flags);
 			return n < 0 && done ? (int)done : n + (int)done;
 		}
+		/* TCP leaves an error for who got nothing */
+		if (done && READ_ONCE(l5->boot->sk->sk_err))
+			return done;
 		n = l5_boot_recvmsg(l5, msg, len - done, flags | MSG_DONTWAIT);
 		if (n > 0 && peek && n < (int)target && n > (int)seen &&
 		    timeo) {

@@ -50,6 +50,7 @@
 #ifndef L5_H
 #define L5_H
 
+#include <linux/hash.h>
 #include <linux/list.h>
 #include <linux/mm_types.h>
 #include <linux/mutex.h>
@@ -71,6 +72,13 @@ struct l5_poller;
 
 /* Of a header word, or the word after a record, sent as L5_NOTIFY_ONE. */
 #define L5_REC_LATE	(0x40000000ULL << 32)
+#define L5_REC_STAMP	(0x7fffffffULL << 32)
+
+/* What such a word has at a position, beside the header's own bits. */
+static inline u64 l5_late_stamp(u64 key, u64 pos)
+{
+	return L5_REC_LATE | (u64)hash_64(key ^ pos, 30) << 32;
+}
 
 /* What a socket is. l5_set_state() alone changes it. */
 enum l5_state {
@@ -78,7 +86,7 @@ enum l5_state {
 	L5_LISTEN,
 	L5_CONNECTING,	/* until it is decided what carries the bytes */
 	L5_BASE,	/* the bootstrap socket does */
-	L5_MOVING,	/* it does, until what was sent on it is read; see move.c */
+	L5_MOVING,	/* it does until what it has is read; see move.c */
 	L5_SHM,		/* rings do, the bootstrap socket carries FIN and RST */
 	L5_STATE_MAX
 };
@@ -117,7 +125,7 @@ struct l5_acct {
  * @next: number after the last page there
  * @npages: pages the ring owns
  * @granted: pages it may own without asking
- * @remote: written by another host, one that sends L5_NOTIFY_ONE
+ * @late_key: not 0: written by another host, with L5_NOTIFY_ONE
  * @starved: not 0: no memory until the reader is in this page; see ring.c
  * @fill_lock: guards @pages and the numbers above against the other end, which
  *	may want the whole ring to map it
@@ -142,7 +150,7 @@ struct l5_end {
 	u64 starved;
 	u32 npages;
 	u32 granted;
-	bool remote;
+	u64 late_key;
 	struct mutex fill_lock;
 	struct l5_map_state *state;
 	struct list_head mappers;
@@ -525,7 +533,6 @@ void l5_rdma_arm(struct l5_sock *l5);
 void l5_rdma_arm_room(struct l5_sock *l5, u32 low);
 void l5_rdma_bell(struct l5_conn *conn);
 void l5_rdma_fin(struct l5_conn *conn);
-bool l5_rdma_late(u64 *slot, u64 *after);
 
 /* move.c */
 struct l5_rdma *l5_move_hope(struct l5_sock *l5);
@@ -574,7 +581,6 @@ static inline void l5_rdma_arm(struct l5_sock *l5) { }
 static inline void l5_rdma_arm_room(struct l5_sock *l5, u32 low) { }
 static inline void l5_rdma_bell(struct l5_conn *conn) { }
 static inline void l5_rdma_fin(struct l5_conn *conn) { }
-static inline bool l5_rdma_late(u64 *slot, u64 *after) { return false; }
 static inline struct l5_rdma *l5_move_hope(struct l5_sock *l5) { return NULL; }
 static inline bool l5_tx_moved(struct l5_sock *l5) { return true; }
 static inline bool l5_rx_moved(struct l5_sock *l5) { return true; }

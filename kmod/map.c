@@ -292,7 +292,7 @@ static int l5_map_able(struct l5_sock *l5)
 	switch (l5_state(l5)) {
 	case L5_SHM:
 		/* only system calls know that form of a record */
-		if (l5_peer(l5)->remote)
+		if (l5_peer(l5)->late_key)
 			return -EOPNOTSUPP;
 		return 0;
 	case L5_BASE:

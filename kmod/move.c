@@ -12,10 +12,10 @@
  *   CUT(seq)  my bytes on TCP end here
  *   CUT_ACK   I know; only now the sender's records leave its host
  *
- * A FIN can be ambiguous: is it the end of the stream, or of the part that went
- * by TCP, and the CUT is still on its way? So a FIN is sent only if there was no
- * cut, or after the CUT_ACK. Hence who reads TCP's end and knows of no cut is at
- * the end; who knows of one asks the queue pair (L5_MSG_FIN).
+ * A FIN can be ambiguous: is it the end of the stream, or of the part that
+ * went by TCP, and the CUT is still on its way? So a FIN is sent only if there
+ * was no cut, or after the CUT_ACK. Hence who reads TCP's end and knows of no
+ * cut is at the end; who knows of one asks the queue pair (L5_MSG_FIN).
  *
  * If the queue pair fails before a cut the connection just stays where it is.
  * After one it ends with an error, at both ends: TCP is reset.
@@ -32,6 +32,8 @@
 
 /* A FIN waits for this long for the peer's answer to a cut. */
 #define L5_ACK_WAIT	(10 * HZ)
+/* After that no question comes for an accepted socket any more. */
+#define L5_HOPE		(30 * HZ)
 /* And for so long may records be behind the FIN. */
 #define L5_FIN_WAIT	(60 * HZ)
 
@@ -79,7 +81,7 @@ struct l5_rdma *l5_move_hope(struct l5_sock *l5)
 		return rd;
 	/* nobody asks so late */
 	if (!READ_ONCE(rd->id) && rd->end == L5_SERVER &&
-	    time_after(jiffies, rd->since + 30 * HZ)) {
+	    time_after(jiffies, rd->since + L5_HOPE)) {
 		l5_rdma_forget(rd);
 		if (!READ_ONCE(rd->id)) {
 			clear_bit(L5_RD_OPEN, &rd->flags);
@@ -129,7 +131,7 @@ bool l5_rdma_lost(const struct l5_sock *l5)
  * l5_rdma_error() - did records get lost with the queue pair?
  * @l5: a socket with rings, of which one was found empty
  *
- * Said once, like an error of TCP; by TCP's own word it might be an orderly end.
+ * Said once, like an error of TCP; TCP itself might call it an orderly end.
  *
  * Return: 0 or a negative errno.
  */
@@ -226,7 +228,8 @@ static void l5_move_cut(struct l5_rdma *rd)
 					      rd->key >> 32);
 	set_bit(L5_RD_CUT, &rd->flags);
 	l5_rdma_say(rd, L5_MSG_CUT, rd->cut_seq, 0);
-	l5_door_expire(rd, L5_ACK_WAIT);
+	rd->cut_at = jiffies;
+	l5_door_expire(rd, L5_TICK);
 }
 
 /**
@@ -274,42 +277,62 @@ static struct l5_sock *l5_move_socket(struct l5_rdma *rd)
 }
 
 /**
- * l5_move_expired() - did the peer leave this end waiting?
- * @rd: of this end
+ * l5_move_tick() - does the peer leave this end waiting for too long?
+ * @rd: of this end, whose queue pair is up
  *
- * For the answer to a cut, or for the end of the stream when TCP has ended it:
- * then no keepalive looks after the peer any more.
+ * For the answer to a cut; for the end of the stream when TCP has ended it, for
+ * then no keepalive looks after the peer any more; or for room.
+ *
+ * Context: may sleep.
  */
-void l5_move_expired(struct l5_rdma *rd)
+void l5_move_tick(struct l5_rdma *rd)
 {
+	bool late = false, more = false;
 	const struct sock *bsk;
-	bool late;
 
 	spin_lock_bh(&rd->lock);
-	late = l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_ACKED) &&
-	       !l5_rd(rd, L5_RD_PEER_CLOSED);
+	if (l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_ACKED) &&
+	    !l5_rd(rd, L5_RD_PEER_CLOSED)) {
+		late = time_after(jiffies, rd->cut_at + L5_ACK_WAIT);
+		more = true;
+	}
 	bsk = rd->l5 ? rd->l5->boot->sk : NULL;
 	if (bsk && READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN &&
-	    l5_rd(rd, L5_RD_RX_CUT) && !l5_rd(rd, L5_RD_PEER_FIN))
-		late = true;
+	    l5_rd(rd, L5_RD_RX_CUT) && !l5_rd(rd, L5_RD_PEER_FIN)) {
+		if (!rd->fin_at)
+			rd->fin_at = jiffies ?: 1;
+		late |= time_after(jiffies, rd->fin_at + L5_FIN_WAIT);
+		more = true;
+	}
+	if (l5_rd(rd, L5_RD_ROOM))
+		l5_rdma_probe(rd);
 	spin_unlock_bh(&rd->lock);
 	if (late)
 		l5_rdma_dead(rd, ETIMEDOUT);
+	else if (more)
+		l5_door_expire(rd, L5_TICK);
 }
 
 /**
- * l5_move_fin_in() - TCP's stream has ended
+ * l5_move_fin_in() - TCP's stream has ended, perhaps
  * @l5: a socket with rings
+ *
+ * By a FIN, and what belongs before it will come; by a reset, and nothing will.
  *
  * Context: any.
  */
 void l5_move_fin_in(struct l5_sock *l5)
 {
+	const struct sock *bsk = l5->boot->sk;
 	struct l5_rdma *rd = l5->conn->rdma;
 
-	if (rd && !l5_rd(rd, L5_RD_PEER_FIN) && !l5_rd(rd, L5_RD_DEAD) &&
-	    READ_ONCE(l5->boot->sk->sk_shutdown) & RCV_SHUTDOWN)
-		l5_door_expire(rd, L5_FIN_WAIT);
+	if (rd && READ_ONCE(bsk->sk_err) &&
+	    READ_ONCE(bsk->sk_state) == TCP_CLOSE)
+		l5_rdma_dead(rd, READ_ONCE(bsk->sk_err));
+	else if (rd && !l5_rd(rd, L5_RD_PEER_FIN) &&
+		 !l5_rd(rd, L5_RD_DEAD) &&
+		 READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN)
+		l5_door_expire(rd, L5_TICK);
 }
 
 /**
@@ -356,7 +379,8 @@ void l5_move_begin(struct l5_rdma *rd)
 		l5->conn = rd->conn;
 	}
 	l5->end = rd->end;
-	rd->conn->end[!rd->end].remote = rd->hello.notify == L5_NOTIFY_ONE;
+	if (rd->hello.notify == L5_NOTIFY_ONE)
+		rd->conn->end[!rd->end].late_key = rd->key ?: 1;
 	rcu_assign_pointer(rd->conn->end[rd->end].sk, &l5->sk);
 	spin_lock_bh(&rd->lock);
 	l5_set_state(l5, L5_MOVING, L5_REASON_NONE);
@@ -500,7 +524,7 @@ void l5_move_over(struct l5_rdma *rd)
 	if (broken) {
 		l5_map_flag(&rd->conn->end[rd->end],
 			    L5_MAP_TX_ASK | L5_MAP_RX_ASK);
-		/* tells the peer, if it does not know, and this end's pollers */
+		/* tells the peer, if it does not know, and who polls */
 		tcp_abort(bsk, err);
 	} else if (rd->conn && l5_rd(rd, L5_RD_CUT)) {
 		l5_map_flag(&rd->conn->end[rd->end],

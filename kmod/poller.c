@@ -99,7 +99,7 @@ static int l5_poller_thread(void *arg)
 {
 	struct l5_net *ln = arg;
 	struct l5_poller *p = ln->poller;
-	unsigned long last = jiffies;
+	unsigned long last = jiffies, idle;
 
 	WRITE_ONCE(p->awake, true);
 	while (!kthread_should_stop()) {
@@ -110,8 +110,8 @@ static int l5_poller_thread(void *arg)
 		}
 		cpu_relax();
 		cond_resched();
-		if (time_before(jiffies, last + msecs_to_jiffies(
-				READ_ONCE(ln->rdma_poll_idle_ms)) + 1))
+		idle = msecs_to_jiffies(READ_ONCE(ln->rdma_poll_idle_ms)) + 1;
+		if (time_before(jiffies, last + idle))
 			continue;
 		WRITE_ONCE(p->awake, false);
 		if (!l5_poller_look(p, true))

@@ -12,8 +12,8 @@
  * The device writes to no other memory here, and its key is good for nothing
  * but this queue pair: each has a protection domain of its own.
  *
- * Heads come back when the writer asks. Once half of its ring is in use it sends
- * ROOM_ARM, and the reader answers when that is read; a reader that is a
+ * Heads come back when the writer asks. Once half of its ring is in use it
+ * sends ROOM_ARM, and the reader answers when that is read; a reader that is a
  * process and not the kernel sees it in the copy of the peer's wait word.
  *
  * Sleeping. Both ends' kernels take part, no word is polled from afar:
@@ -42,9 +42,6 @@
 #include <linux/tcp.h>
 
 #include "rdma.h"
-
-/* How long a closed socket's bytes may take to be acknowledged. */
-#define L5_LINGER	(30 * HZ)
 
 /* End of an object that may be looked at without a reference */
 static void l5_rdma_free_rcu(struct rcu_head *rcu)
@@ -138,7 +135,6 @@ void l5_rdma_dead(struct l5_rdma *rd, int err)
 {
 	if (test_and_set_bit(L5_RD_DEAD, &rd->flags))
 		return;
-	pr_info("L5DBG dead %d flags %lx server %d from %pS\n", err, rd->flags, rd->server, __builtin_return_address(0));
 	WRITE_ONCE(rd->err, err);
 	l5_rdma_wake_all(rd);
 	l5_rdma_do(rd, L5_DO_END);
@@ -156,24 +152,20 @@ static void l5_rdma_completed(struct l5_rdma *rd, u32 seq)
 		l5_rdma_wake_all(rd);
 }
 
-static int l5_wc_errno(enum ib_wc_status status)
+static void l5_rdma_wc_error(struct l5_rdma *rd, const struct ib_wc *wc)
 {
-	switch (status) {
-	case IB_WC_RETRY_EXC_ERR:
-	case IB_WC_RNR_RETRY_EXC_ERR:
-		return ETIMEDOUT;
-	default:
-		return ECONNRESET;
-	}
+	bool late = wc->status == IB_WC_RETRY_EXC_ERR ||
+		    wc->status == IB_WC_RNR_RETRY_EXC_ERR;
+
+	l5_rdma_dead(rd, late ? ETIMEDOUT : ECONNRESET);
 }
 
 static void l5_rdma_sent(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct l5_slot *slot = container_of(wc->wr_cqe, struct l5_slot, cqe);
 
-	if (wc->status != IB_WC_SUCCESS && !l5_rd(slot->rd, L5_RD_DEAD)) pr_info("L5DBG wc %d vendor %x op %d\n", wc->status, wc->vendor_err, wc->opcode);
 	if (wc->status != IB_WC_SUCCESS)
-		l5_rdma_dead(slot->rd, l5_wc_errno(wc->status));
+		l5_rdma_wc_error(slot->rd, wc);
 	else
 		l5_rdma_completed(slot->rd, slot->seq);
 }
@@ -403,8 +395,9 @@ static void l5_send_two(struct l5_rdma *rd, u64 end)
 }
 
 /*
- * L5_NOTIFY_ONE: a record in one go. Its header says that the word after it is
- * not to be a header but to say that all of it is there.
+ * L5_NOTIFY_ONE: a record in one go. Its header says that the word after it
+ * tells when all of it is there; both have a stamp, since what was there before
+ * may look like anything.
  */
 static void l5_send_one(struct l5_rdma *rd, u64 end)
 {
@@ -421,8 +414,9 @@ static void l5_send_one(struct l5_rdma *rd, u64 end)
 		return;
 	}
 	word = l5_rdma_scratch(rd);
-	word[0] = l5_rdma_header(rd, rd->sent) | L5_REC_LATE;
-	word[1] = L5_REC_LATE;
+	word[0] = l5_rdma_header(rd, rd->sent) |
+		  l5_late_stamp(rd->key ?: 1, rd->sent);
+	word[1] = l5_late_stamp(rd->key ?: 1, end);
 	wr = l5_batch_small(rd, &b, IB_WR_RDMA_WRITE, L5_HDR);
 	wr->wr.send_flags &= ~IB_SEND_INLINE;
 	sge = b.sge[0];
@@ -540,18 +534,32 @@ static void l5_rdma_batch(struct l5_rdma *rd, u64 end)
 	l5_net_count(rd->ln, L5_STAT_RDMA_POSTS, 1);
 }
 
-/* Ask for room before there is none, and for as much as a waiter needs. */
+/*
+ * Ask for room before there is none, and for as much as a waiter needs. A peer
+ * whose queue pair is gone does not answer, and its device only to a request:
+ * so the question is asked again, as TCP probes a window that is closed.
+ */
 static void l5_rdma_ask_room(struct l5_rdma *rd, u32 low)
+{
+	if (l5_rd(rd, L5_RD_ROOM) || !l5_rdma_sends(rd))
+		return;
+	set_bit(L5_RD_ROOM, &rd->flags);
+	rd->ask_low = low;
+	l5_rdma_probe(rd);
+}
+
+/**
+ * l5_rdma_probe() - ask for the room that was asked for
+ * @rd: of this, its lock held
+ */
+void l5_rdma_probe(struct l5_rdma *rd)
 {
 	struct l5_end *own = &rd->conn->end[rd->end];
 
-	if (test_and_set_bit(L5_RD_ROOM, &rd->flags))
-		return;
-	if (!l5_rdma_sends(rd)) {
-		clear_bit(L5_RD_ROOM, &rd->flags);
-		return;
-	}
-	l5_rdma_msg(rd, L5_MSG_ROOM_ARM, low, l5_load(&own->ctrl->tx_tail));
+	lockdep_assert_held(&rd->lock);
+	l5_rdma_say(rd, L5_MSG_ROOM_ARM, rd->ask_low,
+		    l5_load(&own->ctrl->tx_tail));
+	l5_door_expire(rd, L5_TICK);
 }
 
 /* The last message, also of an end that never moved. */
@@ -852,28 +860,6 @@ static void l5_got_imm(struct l5_rdma *rd, u32 len)
 	rd->imm_pos += l5_rec_size(len);
 }
 
-/**
- * l5_rdma_late() - see to a record that came in one WRITE
- * @slot: the word where a header is to be
- * @after: the word after the record that this says is there
- *
- * Which may be there when the middle of it is not: what was read is only good
- * if it is read twice, and on a device that writes in order.
- *
- * Return: whether there is a record now.
- */
-bool l5_rdma_late(u64 *slot, u64 *after)
-{
-	u64 hdr = l5_load_acquire(slot);
-
-	if (!l5_load_acquire(after) || l5_load_acquire(slot) != hdr)
-		return false;
-	/* what the peer wrote meanwhile stays */
-	cmpxchg(after, L5_REC_LATE, 0);
-	cmpxchg(slot, hdr, hdr & ~L5_REC_LATE);
-	return true;
-}
-
 static void l5_got(struct l5_rdma *rd, const struct l5_msg *msg, u32 len)
 {
 	switch (msg->type) {
@@ -946,7 +932,7 @@ static void l5_rdma_received(struct ib_cq *cq, struct ib_wc *wc)
 	struct l5_msg *msg = rd->bufs + i * rd->buf_len;
 
 	if (wc->status != IB_WC_SUCCESS) {
-		l5_rdma_dead(rd, l5_wc_errno(wc->status));
+		l5_rdma_wc_error(rd, wc);
 		return;
 	}
 	if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM)
@@ -962,7 +948,7 @@ static void l5_rdma_received(struct ib_cq *cq, struct ib_wc *wc)
 static void l5_rdma_registered(struct ib_cq *cq, struct ib_wc *wc)
 {
 	if (wc->status != IB_WC_SUCCESS)
-		l5_rdma_dead(l5_rdma_of(wc), l5_wc_errno(wc->status));
+		l5_rdma_wc_error(l5_rdma_of(wc), wc);
 }
 
 /* Resources */

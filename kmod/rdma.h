@@ -61,6 +61,7 @@
 #define L5_RD_COUNTED	19	/* counted against net.l5.rdma_max */
 #define L5_RD_BROKEN	20	/* it failed, and records may be lost */
 #define L5_RD_TOLD	21	/* which a receiver was told */
+#define L5_RD_ASKING	22	/* counts among those that ask */
 
 /* Bits of l5_rdma.todo */
 #define L5_DO_ASK	0
@@ -82,11 +83,14 @@
 #define L5_INLINE	96
 
 /* 4.096 us << this until a packet is sent again, eight times */
-#define L5_ACK_TIMEOUT	17
+#define L5_ACK_TIMEOUT	18
+
+/* How often an end looks after a peer that it waits for. */
+#define L5_TICK		(2 * HZ)
 
 /* Regions, as the peer addresses them. */
-#define L5_IOVA_RING	(1ULL << 32)
-#define L5_IOVA_MAILBOX	(2ULL << 32)
+#define L5_IOVA_RING	0x100000000ULL
+#define L5_IOVA_MAILBOX	0x200000000ULL
 
 #define L5_MAGIC	0x4c355244	/* "L5RD" */
 #define L5_VERSION	1
@@ -226,8 +230,11 @@ struct l5_region {
  * @tx_users: senders inside TCP
  * @cut_seq: TCP's sequence number where this end's bytes end there
  * @rx_cut_seq: and the peer's
+ * @cut_at: jiffies of the cut
+ * @fin_at: jiffies when TCP's end was seen, 0 if it was not
  * @arm_pos: where the receiver saw no more
  * @room_low: bytes unread that the peer waits for
+ * @ask_low: and that this end waits for
  * @wait: for CUT_ACK, and for the send queue to be done
  * @moved: whoever waits for the outcome of the question
  * @poll_node: in the poller's list
@@ -282,8 +289,11 @@ struct l5_rdma {
 	int tx_users;
 	u32 cut_seq;
 	u32 rx_cut_seq;
+	unsigned long cut_at;
+	unsigned long fin_at;
 	u64 arm_pos;
 	u32 room_low;
+	u32 ask_low;
 	wait_queue_head_t wait;
 	struct list_head poll_node;
 	struct l5_rdma_info info;
@@ -307,11 +317,13 @@ void l5_rdma_drain(struct l5_rdma *rd);
 void l5_rdma_destroy(struct l5_rdma *rd);
 void l5_rdma_dead(struct l5_rdma *rd, int err);
 void l5_rdma_say(struct l5_rdma *rd, u32 type, u32 arg, u64 pos);
+void l5_rdma_probe(struct l5_rdma *rd);
 void l5_rdma_push_locked(struct l5_rdma *rd);
 bool l5_rdma_flushed(const struct l5_rdma *rd);
 u32 l5_rdma_max_size(const struct l5_rdma *rd);
 
 /* door.c */
+extern struct workqueue_struct *l5_wq;
 void l5_rdma_forget(struct l5_rdma *rd);
 void l5_door_expire(struct l5_rdma *rd, unsigned long delay);
 void l5_door_work(struct l5_rdma *rd, unsigned long todo);
@@ -323,7 +335,7 @@ void l5_move_ready(struct l5_rdma *rd);
 void l5_move_cut_in(struct l5_rdma *rd, u32 seq);
 void l5_move_acked(struct l5_rdma *rd);
 void l5_move_unread(struct l5_rdma *rd);
-void l5_move_expired(struct l5_rdma *rd);
+void l5_move_tick(struct l5_rdma *rd);
 void l5_move_over(struct l5_rdma *rd);
 void l5_move_wake(struct l5_rdma *rd);
 

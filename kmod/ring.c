@@ -296,11 +296,9 @@ void l5_conn_wishes(struct l5_conn *conn, const struct sock *sk)
 		tx = READ_ONCE(sk->sk_sndbuf) / 2;
 	if (sk->sk_userlocks & SOCK_RCVBUF_LOCK)
 		rx = READ_ONCE(sk->sk_rcvbuf) / 2;
-	conn->wish[0] = rx;
-	conn->wish[1] = tx;
-	for (dflt = 0; dflt < 2; dflt++)
-		conn->wish[dflt] = roundup_pow_of_two(clamp(conn->wish[dflt],
-			L5_RING_MIN, rounddown_pow_of_two(max)));
+	max = rounddown_pow_of_two(max);
+	conn->wish[0] = roundup_pow_of_two(clamp(rx, L5_RING_MIN, max));
+	conn->wish[1] = roundup_pow_of_two(clamp(tx, L5_RING_MIN, max));
 }
 
 /**
@@ -875,20 +873,29 @@ static void l5_ring_freed(struct l5_sock *l5)
 
 /*
  * Is a header word one that came with its record, and all of it not yet? Then
- * it says so, see L5_NOTIFY_ONE. No other header has this bit.
+ * it says so, see L5_NOTIFY_ONE. What was read is good only if it is still so
+ * once the last word of it was.
  */
 static bool l5_ring_late(struct l5_end *ring, u64 pos, u64 *slot)
 {
-	u64 hdr = READ_ONCE(*slot);
+	u64 hdr = READ_ONCE(*slot), bare = hdr & ~L5_REC_STAMP;
+	u64 *after;
 
-	if (likely(!(hdr & L5_REC_LATE)))
+	if (!(hdr & L5_REC_LATE))
 		return false;
-	hdr &= ~L5_REC_LATE;
 	/* the word after a record, or nonsense that its reader complains of */
-	if (!l5_rec_valid(ring->size, hdr))
-		return !hdr;
-	return !l5_rdma_late(slot, l5_ring_slot(ring, pos +
-						l5_rec_size((u32)hdr)));
+	if ((hdr & L5_REC_STAMP) != l5_late_stamp(ring->late_key, pos) || !bare)
+		return !bare;
+	if (!l5_rec_valid(ring->size, bare))
+		return false;
+	pos += l5_rec_size((u32)bare);
+	after = l5_ring_slot(ring, pos);
+	if ((l5_load_acquire(after) & L5_REC_STAMP) !=
+	    l5_late_stamp(ring->late_key, pos) ||
+	    l5_load_acquire(slot) != hdr)
+		return true;
+	cmpxchg(slot, hdr, bare);
+	return false;
 }
 
 /*
@@ -900,7 +907,7 @@ static int l5_ring_next(struct l5_end *ring, struct l5_cons *c)
 	u64 *slot = l5_ring_slot(ring, c->head);
 	int ret;
 
-	if (!slot || (ring->remote && l5_ring_late(ring, c->head, slot)))
+	if (!slot || (ring->late_key && l5_ring_late(ring, c->head, slot)))
 		return 0;
 	ret = l5_cons_peek(c, slot);
 	return ret < 0 ? -EPROTO : ret;
@@ -1100,7 +1107,7 @@ bool l5_ring_readable(struct l5_sock *l5)
 
 	head &= ~(u64)(L5_HDR - 1);
 	slot = l5_ring_slot(ring, head);
-	if (!slot || (ring->remote && l5_ring_late(ring, head, slot)))
+	if (!slot || (ring->late_key && l5_ring_late(ring, head, slot)))
 		return false;
 	return READ_ONCE(*slot);
 }
