@@ -44,9 +44,9 @@ def over(t, text, *processes):
         s, c = ends
         for x, y in ((s, c), (c, s)):
             # Who says end of file says that it is all.
-            if x.get('rx_end') == 'eof' and y.get('tx_end') == 'shut':
-                t.check(x['rx'] == y['tx'], f'{text}: all there is has come',
-                        ends)
+            if x.get('rx_end') == 'eof':
+                t.check(y.get('tx_end') == 'shut' and x['rx'] == y['tx'],
+                        f'{text}: all there is has come', ends)
             elif x and y:
                 t.check(x['rx'] <= y['tx'], f'{text}: no more than was sent',
                         ends)
@@ -219,6 +219,7 @@ def device(t):
         # The other machine has one, this one not: it refuses or is silent.
         for x in (t.a, t.b):
             x.sysctl('rdma_ms', 1500)
+            x.sysctl('rdma_memo_s', 60)
         port = t.port()
         for again in ('', ' again'):
             was = o.stat()

@@ -168,20 +168,6 @@ def ways(t):
         t.exact(way, s, c)
 
 
-@case(300)
-def peeks(t):
-    for i in range(8):
-        s, c = t.talk(t.a, ['accept', 'duplex=600k', 'info', 'close'],
-                      ['duplex=600k', 'info', 'close'],
-                      s_before=['way=peek'], c_before=['way=peek' if i < 4 else 'way=block'])
-        t.exact(f'peek {i}', s, c)
-    for i in range(4):
-        s, c = t.talk(t.a, ['accept', MOVED, 'both=600k', 'info', 'close'],
-                      [MOVED, 'both=600k', 'info', 'close'],
-                      s_before=['way=peek'], c_before=['way=peek'])
-        t.exact(f'peek moved {i}', s, c)
-
-
 @case(240)
 def sleepers(t):
     """Who sleeps in a call when the move comes is woken by what comes after."""
