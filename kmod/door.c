@@ -248,7 +248,7 @@ static void l5_door_connect(struct l5_rdma *rd)
 	struct rdma_conn_param param = {
 		.private_data = &hello,
 		.private_data_len = sizeof(hello),
-		.retry_count = 7,
+		.retry_count = 6,	/* 7 is for ever on some devices */
 		.rnr_retry_count = 7,
 	};
 	u32 max;
