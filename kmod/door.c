@@ -242,6 +242,14 @@ static void l5_door_fail(struct l5_rdma *rd, u8 reason)
 	l5_rdma_dead(rd, ECONNRESET);
 }
 
+/* Of a queue pair that is made, but not connected yet. */
+static void l5_door_timers(struct rdma_cm_id *id)
+{
+	rdma_set_ack_timeout(id, L5_ACK_TIMEOUT);
+	/* its default is more than half a second */
+	rdma_set_min_rnr_timer(id, L5_RNR_TIMER);
+}
+
 static void l5_door_connect(struct l5_rdma *rd)
 {
 	struct l5_hello hello = { };
@@ -263,7 +271,7 @@ static void l5_door_connect(struct l5_rdma *rd)
 		max = hello.max_size;
 		hello.tx_size = min(max, l5_conn_wish(rd->conn, true));
 		hello.rx_size = min(max, l5_conn_wish(rd->conn, false));
-		rdma_set_ack_timeout(rd->id, L5_ACK_TIMEOUT);
+		l5_door_timers(rd->id);
 		err = rdma_connect_locked(rd->id, &param);
 	}
 	if (err)
@@ -436,7 +444,11 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	l5_count(l5, L5_STAT_RDMA_ASKED, 1);
 	/* Y, pairs with l5_rdma_get(): it is whole */
 	smp_store_release(&l5->rd, rd);
-	l5_rdma_do(rd, L5_DO_ASK);
+	/* first connect() is to return, unless it waits for the answer */
+	if (READ_ONCE(l5->rdma_wait))
+		l5_rdma_do(rd, L5_DO_ASK);
+	else
+		l5_door_expire(rd, 1);
 	return L5_REASON_NONE;
 }
 
@@ -651,7 +663,7 @@ static int l5_door_accept(struct l5_rdma *rd)
 	l5_rdma_hello(rd, &hello);
 	hello.tx_size = server;
 	hello.rx_size = client;
-	rdma_set_ack_timeout(rd->id, L5_ACK_TIMEOUT);
+	l5_door_timers(rd->id);
 	/* with the memory of an answer that does not come */
 	l5_door_expire(rd, L5_DOOR_PATIENCE);
 	rdma_lock_handler(rd->id);

@@ -18,6 +18,7 @@
  */
 #include <linux/delay.h>
 #include <linux/kthread.h>
+#include <linux/sched/stat.h>
 #include <linux/slab.h>
 
 #include "rdma.h"
@@ -109,7 +110,11 @@ static int l5_poller_thread(void *arg)
 			continue;
 		}
 		cpu_relax();
-		cond_resched();
+		/* whoever else wants this CPU may be who is to publish */
+		if (single_task_running())
+			cond_resched();
+		else
+			yield();
 		idle = msecs_to_jiffies(READ_ONCE(ln->rdma_poll_idle_ms)) + 1;
 		if (time_before(jiffies, last + idle))
 			continue;

@@ -374,6 +374,14 @@ static bool l5_rdma_wakes(struct l5_rdma *rd)
 	return true;
 }
 
+/* What goes along with a word at a position, see l5_send_one(). */
+static u64 l5_rdma_stamp(const struct l5_rdma *rd, u64 pos)
+{
+	if (rd->notify != L5_NOTIFY_ONE)
+		return 0;
+	return l5_late_stamp(rd->key ?: 1, pos);
+}
+
 /* L5_NOTIFY_TWO: the records, then the word that makes them visible. */
 static void l5_send_two(struct l5_rdma *rd, u64 end)
 {
@@ -381,8 +389,10 @@ static void l5_send_two(struct l5_rdma *rd, u64 end)
 	struct l5_batch b = { .n = 0 };
 	struct ib_rdma_wr *wr;
 
-	l5_batch_ring(rd, &b, rd->sent + L5_HDR, end - rd->sent - L5_HDR, 0);
-	*(u64 *)l5_rdma_scratch(rd) = l5_rdma_header(rd, rd->sent);
+	l5_batch_ring(rd, &b, rd->sent + L5_HDR, end - rd->sent - L5_HDR,
+		      l5_rdma_stamp(rd, end));
+	*(u64 *)l5_rdma_scratch(rd) = l5_rdma_header(rd, rd->sent) |
+				      l5_rdma_stamp(rd, rd->sent);
 	wr = l5_batch_small(rd, &b, IB_WR_RDMA_WRITE, L5_HDR);
 	wr->remote_addr = rd->hello.addr + (rd->sent & (own->size - 1));
 	wr->rkey = rd->hello.rkey;
@@ -414,9 +424,8 @@ static void l5_send_one(struct l5_rdma *rd, u64 end)
 		return;
 	}
 	word = l5_rdma_scratch(rd);
-	word[0] = l5_rdma_header(rd, rd->sent) |
-		  l5_late_stamp(rd->key ?: 1, rd->sent);
-	word[1] = l5_late_stamp(rd->key ?: 1, end);
+	word[0] = l5_rdma_header(rd, rd->sent) | l5_rdma_stamp(rd, rd->sent);
+	word[1] = l5_rdma_stamp(rd, end);
 	wr = l5_batch_small(rd, &b, IB_WR_RDMA_WRITE, L5_HDR);
 	wr->wr.send_flags &= ~IB_SEND_INLINE;
 	sge = b.sge[0];

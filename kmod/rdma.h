@@ -85,6 +85,8 @@
 /* 4.096 us << this until a packet is sent again, eight times */
 #define L5_ACK_TIMEOUT	18
 
+/* 0.64 ms until a message is sent again that found no receive */
+#define L5_RNR_TIMER	12
 /* How often an end looks after a peer that it waits for. */
 #define L5_TICK		(2 * HZ)
 
