@@ -284,16 +284,23 @@ def samplers(peer, opt):
             own(what + "/poller", "l5", program, *options, *LIB, **POLLER),
         ]
 
+    def imm(kw):
+        """The same with fewer packets."""
+        return {**kw, "settings": {**kw.get("settings", {}), "rdma_notify": 2}}
+
+    patient = LIB if "env" in POLLER else BUSY
     lat = [
         Perftest(peer, "lat/verbs", opt, "ib_write_lat", 64),
-        own("lat/poller", "l5", "rr", "-m",
-            *(LIB if "env" in POLLER else BUSY), **POLLER),
+        own("lat/poller", "l5", "rr", "-m", *patient, **POLLER),
         own("lat/bell", "l5", "rr", "-m", *BUSY, **BELL),
+        own("lat/poller-imm", "l5", "rr", "-m", *patient, **imm(POLLER)),
+        own("lat/bell-imm", "l5", "rr", "-m", *BUSY, **imm(BELL)),
         own("lat/call", "l5", "rr", "-m", "-t", "l5", "-w", "poll"),
         own("lat/tcp", "tcp", "rr", "-m", "-w", "poll"),
     ]
     rr = [
         *plain("rr", "rr"),
+        own("rr/full-imm", "l5", "rr", **imm(FULL), **BELL),
         own("rr/rsocket", "rdma", "rr", env={"LD_PRELOAD": RSOCKET}, **VERBS),
         # SMC version 1 wants addresses of RoCE version 1, which rxe has not;
         # version 2, in Linux 6.1 over rxe, hangs and cannot be killed.
@@ -371,6 +378,8 @@ TABLE = (
         ("ib_write_lat, twice its half", "lat/verbs", ""),
         ("libl5, poller thread", "lat/poller", "<= 1.3"),
         ("libl5, doorbell call", "lat/bell", "<= 1.6"),
+        ("poller, write with immediate", "lat/poller-imm", ""),
+        ("doorbell, write with immediate", "lat/bell-imm", ""),
         ("AF_L5 by system calls", "lat/call", ""),
         ("TCP", "lat/tcp", ""))),
     ("64 B round trips a second", "rr/tcp", (
@@ -379,6 +388,7 @@ TABLE = (
         ("AF_SMC", "rr/smc", ""),
         ("AF_L5 by system calls", "rr/l5", "> 1"),
         ("the TCP program under l5run", "rr/full", "> all"),
+        ("the same, write with immediate", "rr/full-imm", ""),
         ("libl5, doorbell call", "rr/lib", "> all"),
         ("libl5, poller thread", "rr/poller", "> all"))),
     ("64 KiB bulk, MB a second", "bulk/verbs", (
