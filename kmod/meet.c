@@ -31,7 +31,8 @@
 #include "l5.h"
 
 #define L5_MEET_BITS	8
-#define L5_NOTE_BITS	12
+#define L5_NOTE_BITS	10
+#define L5_NOTE_WAYS	8
 
 struct l5_bucket {
 	spinlock_t lock;	/* outcome of the meetings in @head */
@@ -46,15 +47,19 @@ static struct l5_bucket l5_buckets[1 << L5_MEET_BITS] = {
 
 /*
  * Initial sequence numbers of the SYNs that AF_L5 listeners answered. Lossy:
- * an entry overwritten too early costs one connection its rings.
+ * an entry overwritten too early costs one connection its rings. So numbers of
+ * one hash take turns in several places.
  */
-static u32 l5_notes[1 << L5_NOTE_BITS];
+static struct l5_notes {
+	u32 isn[L5_NOTE_WAYS];
+	unsigned int turn;
+} l5_notes[1 << L5_NOTE_BITS];
 
 /* AF_UNIX listeners by the address they share with their children. */
 static DEFINE_SPINLOCK(l5_unix_lock);
 static HLIST_HEAD(l5_unix_listeners);
 
-static u32 *l5_note(u32 isn)
+static struct l5_notes *l5_notes_of(u32 isn)
 {
 	return &l5_notes[hash_32(isn, L5_NOTE_BITS)];
 }
@@ -65,8 +70,24 @@ static u32 *l5_note(u32 isn)
  */
 void l5_meet_note(u32 isn)
 {
+	struct l5_notes *n = l5_notes_of(isn);
+	unsigned int turn = READ_ONCE(n->turn);
+
+	/* two at once may take one place, which is as if it were overwritten */
+	WRITE_ONCE(n->turn, turn + 1);
 	/* the SYN-ACK orders this before the client's look */
-	WRITE_ONCE(*l5_note(isn), isn);
+	WRITE_ONCE(n->isn[turn % L5_NOTE_WAYS], isn);
+}
+
+static bool l5_meet_noted(u32 isn)
+{
+	const struct l5_notes *n = l5_notes_of(isn);
+	int i;
+
+	for (i = 0; i < L5_NOTE_WAYS; i++)
+		if (READ_ONCE(n->isn[i]) == isn)
+			return true;
+	return false;
 }
 
 static struct l5_bucket *l5_bucket(u64 key)
@@ -153,7 +174,7 @@ void l5_meet_established(struct l5_sock *l5)
 		return;
 	}
 	if (l5->force == L5_TRANSPORT_RDMA ||
-	    READ_ONCE(*l5_note(isn)) != isn) {
+	    !l5_meet_noted(isn)) {
 		l5_set_state(l5, L5_BASE, l5_door_ask(l5) ?: L5_REASON_PEER);
 		return;
 	}
