@@ -303,13 +303,27 @@ static int l5_map_able(struct l5_sock *l5)
 	}
 }
 
+static vm_fault_t l5_lone_fault(struct vm_fault *vmf)
+{
+	return vmf_insert_page(vmf->vma, vmf->address,
+			       vmf->vma->vm_file->private_data);
+}
+
+static int l5_lone_release(struct inode *inode, struct file *file)
+{
+	put_page(file->private_data);
+	return 0;
+}
+
 static const struct vm_operations_struct l5_lone_ops = {
+	.fault		= l5_lone_fault,
 	.may_split	= l5_map_split,
 	.mremap		= l5_map_mremap,
 };
 
 static const struct file_operations l5_lone_fops = {
 	.owner		= THIS_MODULE,
+	.release	= l5_lone_release,
 	.llseek		= noop_llseek,
 };
 
@@ -323,11 +337,12 @@ static const struct file_operations l5_lone_fops = {
  */
 int l5_map_lone_page(struct vm_area_struct *vma, struct page *page)
 {
-	struct file *file = anon_inode_getfile("[l5]", &l5_lone_fops, NULL,
+	struct file *file = anon_inode_getfile("[l5]", &l5_lone_fops, page,
 					       O_RDWR);
 
 	if (IS_ERR(file))
 		return PTR_ERR(file);
+	get_page(page);
 	vma_set_file(vma, file);
 	fput(file);
 	vma->vm_ops = &l5_lone_ops;

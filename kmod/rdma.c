@@ -1282,8 +1282,9 @@ void l5_rdma_destroy(struct l5_rdma *rd)
 		ib_dealloc_pd(rd->pd);
 	rd->pd = NULL;
 	rd->cq = NULL;
-	rdma_destroy_id(rd->id);
-	rd->id = NULL;
 	if (test_and_clear_bit(L5_RD_COUNTED, &rd->flags))
 		atomic_dec(&rd->ln->rdma_now);
+	/* what keeps the namespace of a closed socket */
+	rdma_destroy_id(rd->id);
+	rd->id = NULL;
 }
