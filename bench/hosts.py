@@ -311,13 +311,12 @@ def samplers(peer, opt):
         *plain("bulk", "stream", "-s", str(CHUNK)),
     ]
     server = [os.path.join(figures.HERE, "crr")]
+    longer = ["-d", str(4 * float(opt.seconds))]
     connect = [
-        own("connect/" + name, carrier, "crr", "-t", name, "-a", "-e", "20000",
-            server=server, lasting=True, settings={"rdma_memo_s": 0})
+        own("connect/" + name, carrier, "crr", "-t", name, "-a", "-e", "100000",
+            *longer, server=server, lasting=True, settings={"rdma_memo_s": 0})
         for name, carrier in (("tcp", "tcp"), ("l5", "asks"))
     ]
-    # Opening them takes much longer than a sample. A little can be spent.
-    longer = ["-d", str(4 * float(opt.seconds))]
     many = {"settings": {"rdma_ms": 10000}, "patience": 150, **BELL}
     many = [
         own("many/mailbox", "l5", "many", *LIB, *longer, **many),
@@ -434,7 +433,7 @@ def table(found):
     rows = [(n, c) for n in range(4) for c in range(2)
             if f"pair/notify/{n}-{c}/rr" in found]
     if rows:
-        yield "Ways to notify (paper, figure 8), system calls, both sides polling"
+        yield "Ways to notify (paper, figure 8), calls, both sides polling"
         yield f"  {'64 B':<30}{'round trips/s':>14}{'one way/s':>12}"
         for n, c in rows:
             what = NOTIFY[n] + (", chained" if c else "")

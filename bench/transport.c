@@ -104,7 +104,8 @@ static int open_socket(const struct setup *s)
 		       sizeof(s->spin_us)))
 		err(1, "L5_SPIN_US");
 	if (is_l5(s) && s->role == ROLE_CLIENT && !s->any_carrier &&
-	    !s->hurry && setsockopt(fd, SOL_L5, L5_RDMA_WAIT, &patience, sizeof(patience)))
+	    !s->hurry && setsockopt(fd, SOL_L5, L5_RDMA_WAIT, &patience,
+				    sizeof(patience)))
 		err(1, "L5_RDMA_WAIT");
 	if (s->buffer) {
 		set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, s->buffer);
