@@ -32,8 +32,15 @@ def flood(t, server, steps=(), way='block'):
 def over(t, text, *processes):
     """All come to an end, soon: an error, or all that was sent."""
     ends = []
+    # Before one is killed, since that lets the others go on.
+    hang = [(p.machine.name, p.hangs(SOON if not i else 3))
+            for i, p in enumerate(processes)]
+    if any(x[1] for x in hang):
+        for p, (name, stacks) in zip(processes, hang):
+            t.note(f'{name} hangs: {stacks}')
+            t.note(p.machine.do.read('/proc/net/l5'))
     for p in processes:
-        p.finish(timeout=SOON)
+        p.finish(timeout=1)
         got = p.json('flood')
         ends.append(got)
         t.check(p.code == 0 and got.get('tx_end') in ENDS and

@@ -112,6 +112,15 @@ class Local:
     def kill(self, number, sig):
         self.processes[number].child.send_signal(sig)
 
+    def ends(self, number, timeout):
+        """Does it end? If not, where are its threads?"""
+        p = self.processes[number]
+        try:
+            p.child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return self.stacks(p.child.pid)
+        return []
+
     def finish(self, number, timeout):
         """Its status, None if it does not end, and its output."""
         p = self.processes[number]
@@ -260,6 +269,10 @@ class Running:
         self.code, self.lines = got['code'], got['lines']
         self.stacks = got['stacks']
         return self
+
+    def hangs(self, timeout):
+        """Where, if it does not end."""
+        return self.machine.do.ends(self.number, timeout=timeout)
 
     @property
     def text(self):
