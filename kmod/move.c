@@ -31,7 +31,7 @@
 #include "rdma.h"
 
 /* A FIN waits for this long for the peer's answer to a cut. */
-#define L5_ACK_WAIT	(10 * HZ)
+#define L5_ACK_WAIT	(20 * HZ)
 /* After that no question comes for an accepted socket any more. */
 #define L5_HOPE		(30 * HZ)
 /* And for so long may records be behind the FIN. */

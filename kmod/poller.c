@@ -104,11 +104,8 @@ static int l5_poller_thread(void *arg)
 
 	WRITE_ONCE(p->awake, true);
 	while (!kthread_should_stop()) {
-		if (l5_poller_look(p, false)) {
+		if (l5_poller_look(p, false))
 			last = jiffies;
-			cond_resched();
-			continue;
-		}
 		cpu_relax();
 		/* whoever else wants this CPU may be who is to publish */
 		if (single_task_running())

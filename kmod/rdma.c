@@ -675,6 +675,10 @@ void l5_rdma_arm(struct l5_sock *l5)
 
 	if (!rd || l5_rd(rd, L5_RD_ARM))
 		return;
+	/* each record of such a sender passes here, see l5_got_header() */
+	if (rd->hello.notify == L5_NOTIFY_IMM ||
+	    rd->hello.notify == L5_NOTIFY_SEND)
+		return;
 	pos = l5_ring_seen(l5, READ_ONCE(rd->arm_pos));
 	spin_lock_bh(&rd->lock);
 	if (l5_rdma_sends(rd) && !test_and_set_bit(L5_RD_ARM, &rd->flags)) {
