@@ -82,6 +82,7 @@ const struct transport *transport_named(const char *name);
 /* Of a connection without a socket, there before the server is started. */
 extern struct l5_native *transport_mem;
 extern struct line *transport_line;
+extern double transport_took;	/* seconds of the last connect() */
 
 int transport_listen(const struct setup *s, struct address *where);
 int transport_connect(const struct setup *s, const struct address *where);

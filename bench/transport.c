@@ -33,6 +33,7 @@ static const struct transport transports[] = {
 
 struct l5_native *transport_mem;
 struct line *transport_line;
+double transport_took;
 
 const struct setup setup_default = {
 	.transport = &transports[0],
@@ -156,6 +157,7 @@ int transport_listen(const struct setup *s, struct address *where)
 
 int transport_connect(const struct setup *s, const struct address *where)
 {
+	double started;
 	int fd;
 
 	if (s->transport->carrier == CARRIER_MEM)
@@ -163,8 +165,10 @@ int transport_connect(const struct setup *s, const struct address *where)
 	if (s->transport->carrier == CARRIER_LINE)
 		return -1;
 	fd = open_socket(s);
+	started = sample_elapsed();
 	if (connect(fd, &where->sa, where->len))
 		err(1, "connect");
+	transport_took = sample_elapsed() - started;
 	return fd;
 }
 
