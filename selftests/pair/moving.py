@@ -513,7 +513,8 @@ def many(t):
                            before=[f'way={way}'],
                            env={'STEP_SECONDS': '120'})
         c = t.b.step(f'way={way}', f'{n}' + '{', 'stagger=60',
-                     f'connect={t.a.at(port)}', *client, '}', env={'STEP_SECONDS': '120'})
+                     f'connect={t.a.at(port)}', *client, '}',
+                     env={'STEP_SECONDS': '120'})
         c.finish(timeout=130 * SLOW)
         s.finish()
         t.fine(f'{way}: all answered', s, c)

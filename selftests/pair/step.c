@@ -5,9 +5,9 @@
  *	step listen=10.5.0.1:7000 say=ready accept moved=5000 get=1000 eof
  *
  * NAME=VALUE and NAME are steps; N[ ... ] does those between N times, N{ ... }
- * in N threads at once, which can wait for each other (meet). What it has to say it prints as lines of JSON. A step
- * that does not do what it should ends the program with status 1, one that
- * takes too long with status 3.
+ * in N threads at once, which can wait for each other (meet). What it has to
+ * say it prints as lines of JSON. A step that does not do what it should ends
+ * the program with status 1, one that takes too long with status 3.
  *
  * Every byte depends on its place in its stream and each stream has bytes of
  * its own, so loss, order and confusion all show.
