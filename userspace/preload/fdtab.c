@@ -522,7 +522,12 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 	atomic_store(&s->error, 0);
 	atomic_store(&s->flags, status & O_NONBLOCK ? SOCK_NONBLOCKING : 0);
 	if (!atomic_compare_exchange_strong(&e->word, &word, (uintptr_t)s)) {
-		sock_put(s);
+		/* another thread was first, and nobody has seen this one */
+		atomic_fetch_sub(&fd_mapped, 1);
+		l5_map_put(s->map);
+		s->map = NULL;
+		if (!sock_free(s))
+			retire(s);
 		return NULL;
 	}
 	say("fd %d: mapped, rings of %d and %d bytes", fd,
