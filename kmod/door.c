@@ -716,8 +716,9 @@ static void l5_door_end(struct l5_rdma *rd)
 {
 	struct net *net;
 
-	if (l5_rd(rd, L5_RD_OVER))
+	if (rd->ended)
 		return;
+	rd->ended = true;
 	l5_rdma_forget(rd);
 	l5_door_in_time(rd);
 	/* what it was told to send it sends; an end that is closed may wait */
@@ -728,6 +729,9 @@ static void l5_door_end(struct l5_rdma *rd)
 	l5_poller_del(rd);
 	if (rd->server && rd->id && !l5_rd(rd, L5_RD_UP) && !rd->id->qp)
 		rdma_reject(rd->id, NULL, 0, IB_CM_REJ_CONSUMER_DEFINED);
+	/* one that is stuck may be so for long */
+	if (rd->stuck)
+		l5_move_over(rd);
 	l5_rdma_drain(rd);
 	net = l5_door_net(rd);
 	if (net && !rd->server && !l5_rd(rd, L5_RD_PEER) &&

@@ -304,8 +304,13 @@ void l5_move_tick(struct l5_rdma *rd)
 		late |= time_after(jiffies, rd->fin_at + L5_FIN_WAIT);
 		more = true;
 	}
-	if (l5_rd(rd, L5_RD_ROOM))
+	if ((s32)(rd->done - rd->probe_no) < 0 &&
+	    time_after(jiffies, rd->probe_at + L5_STUCK)) {
+		rd->stuck = true;
+		late = true;
+	} else if (l5_rd(rd, L5_RD_ROOM)) {
 		l5_rdma_probe(rd);
+	}
 	spin_unlock_bh(&rd->lock);
 	if (late)
 		l5_rdma_dead(rd, ETIMEDOUT);
@@ -500,6 +505,10 @@ void l5_move_over(struct l5_rdma *rd)
 	bool broken = false;
 
 	spin_lock_bh(&rd->lock);
+	if (l5_rd(rd, L5_RD_OVER)) {
+		spin_unlock_bh(&rd->lock);
+		return;
+	}
 	if (rd->l5) {
 		bsk = rd->l5->boot->sk;
 		sk = &rd->l5->sk;

@@ -248,9 +248,10 @@ static void l5_rdma_msg(struct l5_rdma *rd, u32 type, u32 arg, u64 pos)
 	msg->arg = arg;
 	msg->pos = pos;
 	wr = l5_batch_small(rd, &b, IB_WR_SEND, sizeof(*msg));
-	/* who waits for the end of it all waits for this one */
-	if (type == L5_MSG_CLOSE) {
+	/* who waits for the end of it all, or for life, waits for this one */
+	if (type == L5_MSG_CLOSE)
 		rd->close_no = rd->posted;
+	if (type == L5_MSG_CLOSE || type == L5_MSG_ROOM_ARM) {
 		wr->wr.send_flags |= IB_SEND_SIGNALED;
 		rd->signaled = rd->posted;
 	}
@@ -568,6 +569,11 @@ void l5_rdma_probe(struct l5_rdma *rd)
 	lockdep_assert_held(&rd->lock);
 	l5_rdma_say(rd, L5_MSG_ROOM_ARM, rd->ask_low,
 		    l5_load(&own->ctrl->tx_tail));
+	/* the first that is not complete says since when nothing is */
+	if ((s32)(rd->done - rd->probe_no) >= 0) {
+		rd->probe_no = rd->posted;
+		rd->probe_at = jiffies;
+	}
 	l5_door_expire(rd, L5_TICK);
 }
 
@@ -799,6 +805,7 @@ static void l5_got_fin(struct l5_rdma *rd)
 	set_bit(L5_END_FIN, &rd->conn->end[!rd->end].flags);
 	spin_unlock(&rd->lock);
 	l5_map_flag(&rd->conn->end[rd->end], L5_MAP_RX_ASK);
+	l5_mailbox_set(rd);
 	l5_conn_changed(rd->conn, rd->end);
 }
 

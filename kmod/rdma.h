@@ -87,6 +87,8 @@
 
 /* 0.64 ms until a message is sent again that found no receive */
 #define L5_RNR_TIMER	12
+/* A device that has neither done nor failed a request by then is stuck. */
+#define L5_STUCK	(15 * HZ)
 /* How often an end looks after a peer that it waits for. */
 #define L5_TICK		(2 * HZ)
 
@@ -204,6 +206,7 @@ struct l5_region {
  * @id: of the connection manager
  * @hello: what the peer said
  * @server: whether this end was asked
+ * @ended: its end was seen to, by the work
  * @bye: &enum l5_reason to stay on TCP
  * @err: why the queue pair died, as errno
  * @pd: protection domain
@@ -237,6 +240,9 @@ struct l5_region {
  * @arm_pos: where the receiver saw no more
  * @room_low: bytes unread that the peer waits for
  * @ask_low: and that this end waits for
+ * @probe_no: number after a request for room that is not complete
+ * @probe_at: jiffies when it was made
+ * @stuck: the device has not even failed it
  * @wait: for CUT_ACK, and for the send queue to be done
  * @moved: whoever waits for the outcome of the question
  * @poll_node: in the poller's list
@@ -263,6 +269,7 @@ struct l5_rdma {
 	struct rdma_cm_id *id;
 	struct l5_hello hello;
 	bool server;
+	bool ended;
 	u8 bye;
 	int err;
 	struct ib_pd *pd;
@@ -296,6 +303,9 @@ struct l5_rdma {
 	u64 arm_pos;
 	u32 room_low;
 	u32 ask_low;
+	u32 probe_no;
+	unsigned long probe_at;
+	bool stuck;
 	wait_queue_head_t wait;
 	struct list_head poll_node;
 	struct l5_rdma_info info;
