@@ -14,7 +14,8 @@ SETTLED = 'settled=15000'
 # hour. This is the bound that counts as "in bounded time".
 SOON = 45 * SLOW
 ENDS = ('eof', 'shut', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH',
-        'ENETDOWN', 'ECONNABORTED', 'ENETUNREACH', 'EIO')
+        'ENETDOWN', 'ECONNABORTED', 'ENETUNREACH', 'EIO',
+        'ENOTCONN')  # of shutdown() after a reset, as TCP says
 
 
 def flood(t, server, steps=(), way='block'):
