@@ -460,6 +460,9 @@ static void l5_connect_begin(struct l5_sock *l5)
 	l5_conn_drop(l5);
 	why = l5_why_not(l5);
 	if (!why) {
+		/* what a question prepared that came to nothing */
+		if (l5->conn)
+			l5_conn_put(l5->conn);
 		l5->end = L5_CLIENT;
 		l5->conn = l5_conn_alloc(l5);
 		if (!l5->conn)
@@ -552,9 +555,9 @@ static int l5_disconnect(struct socket *sock, struct l5_sockaddr *addr,
 	if (l5_state(l5) != L5_IDLE)
 		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
 	release_sock(bsk);
+	l5_rdma_abandon(l5);
 	mutex_unlock(&l5->lock);
 	l5_door_unlisten(l5);
-	l5_rdma_detach(l5, true);
 	return err;
 }
 

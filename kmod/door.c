@@ -186,13 +186,14 @@ static struct hlist_head *l5_door_bucket(u64 key)
 }
 
 /* One of the other kind: a question if @asked, else a socket. */
-static struct l5_rdma *l5_door_find(u64 key, bool asked)
+static struct l5_rdma *l5_door_find(const struct l5_net *ln, u64 token,
+				    bool asked)
 {
 	struct l5_rdma *rd;
 
 	lockdep_assert_held(&l5_door_lock);
-	hlist_for_each_entry(rd, l5_door_bucket(key), node)
-		if (rd->key == key && !!rd->id == asked)
+	hlist_for_each_entry(rd, l5_door_bucket(token), node)
+		if (rd->token == token && rd->ln == ln && !!rd->id == asked)
 			return rd;
 	return NULL;
 }
@@ -202,7 +203,7 @@ static void l5_door_add(struct l5_rdma *rd)
 {
 	lockdep_assert_held(&l5_door_lock);
 	refcount_inc(&rd->ref);
-	hlist_add_head(&rd->node, l5_door_bucket(rd->key));
+	hlist_add_head(&rd->node, l5_door_bucket(rd->token));
 	if (rd->id)
 		l5_door_early++;
 }
@@ -295,7 +296,9 @@ static void l5_door_established(struct l5_rdma *rd, struct rdma_cm_event *event)
 
 	if (!rd->server) {
 		if (!p->private_data ||
-		    !l5_hello_valid(p->private_data, p->private_data_len)) {
+		    !l5_hello_valid(p->private_data, p->private_data_len) ||
+		    ((const struct l5_hello *)p->private_data)->key !=
+		    l5_rdma_proof(rd->key, true)) {
 			l5_door_fail(rd, L5_REASON_REFUSED);
 			return;
 		}
@@ -527,7 +530,7 @@ static int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 	if (!hello || !l5_hello_valid(hello, p->private_data_len))
 		return l5_door_reject(id);
 	spin_lock_bh(&l5_door_lock);
-	rd = l5_door_find(hello->key, false);
+	rd = l5_door_find(ln, hello->key, false);
 	if (rd) {
 		/* the table's reference is the caller's now */
 		hlist_del_init(&rd->node);
@@ -538,7 +541,7 @@ static int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 		spin_unlock_bh(&l5_door_lock);
 		return l5_door_reject(id);
 	}
-	rd->key = hello->key;
+	rd->token = hello->key;
 	rd->hello = *hello;
 	rd->server = true;
 	rd->end = L5_SERVER;
@@ -599,7 +602,7 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	release_sock(bsk);
 
 	spin_lock_bh(&l5_door_lock);
-	early = l5_door_find(key, true);
+	early = l5_door_find(l5->ln, l5_rdma_proof(key, false), true);
 	if (early) {
 		l5_door_del(early);
 		kfree(rd);
@@ -607,6 +610,7 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 		rd = early;
 	}
 	rd->key = key;
+	rd->token = l5_rdma_proof(key, false);
 	rd->end = L5_SERVER;
 	rd->memcg = get_mem_cgroup_from_mm(current->mm);
 	rd->mailbox = l5_mailbox_get(listener);
@@ -618,6 +622,8 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	spin_unlock_bh(&l5_door_lock);
 	if (early)
 		l5_door_in_time(rd);
+	else
+		l5_door_expire(rd, L5_HOPE);
 }
 
 static void l5_door_sizes(struct l5_rdma *rd, u32 *client, u32 *server)
@@ -704,7 +710,9 @@ static int l5_door_up(struct l5_rdma *rd)
 /* From here on no event makes anything that would have to be given back. */
 static void l5_door_quiet(struct l5_rdma *rd)
 {
+	spin_lock_bh(&rd->lock);
 	set_bit(L5_RD_DEAD, &rd->flags);
+	spin_unlock_bh(&rd->lock);
 	if (!rd->id)
 		return;
 	/* one that did not see it yet is over now */
@@ -712,18 +720,27 @@ static void l5_door_quiet(struct l5_rdma *rd)
 	rdma_unlock_handler(rd->id);
 }
 
+/* What a closed socket was told to send is sent before its end. */
+static bool l5_door_lingers(struct l5_rdma *rd)
+{
+	if (!l5_rd(rd, L5_RD_UP) || !l5_rd(rd, L5_RD_CLOSE) ||
+	    l5_rdma_flushed(rd))
+		return false;
+	if (!rd->close_at)
+		rd->close_at = jiffies;
+	if (time_after(jiffies, rd->close_at + L5_LINGER))
+		return false;
+	l5_door_expire(rd, L5_TICK);
+	return true;
+}
+
 static void l5_door_end(struct l5_rdma *rd)
 {
 	struct net *net;
 
-	if (rd->ended)
-		return;
 	rd->ended = true;
 	l5_rdma_forget(rd);
 	l5_door_in_time(rd);
-	/* what it was told to send it sends; an end that is closed may wait */
-	if (l5_rd(rd, L5_RD_UP) && l5_rd(rd, L5_RD_CLOSE))
-		wait_event_timeout(rd->wait, l5_rdma_flushed(rd), L5_LINGER);
 	l5_door_quiet(rd);
 	l5_door_asked_enough(rd);
 	l5_poller_del(rd);
@@ -744,6 +761,8 @@ static void l5_door_end(struct l5_rdma *rd)
 		l5_rdma_destroy(rd);
 		l5_door_let_go(rd);
 	}
+	/* nothing asks for another look any more */
+	l5_door_in_time(rd);
 	l5_mailbox_put_slot(rd);
 	if (rd->conn)
 		l5_conn_put(rd->conn);
@@ -758,17 +777,26 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 {
 	int err = 0;
 
+	if (rd->ended)
+		return;
+	if (todo & BIT(L5_DO_UNREAD))
+		l5_move_unread(rd);
 	if (todo & BIT(L5_DO_EXPIRE) && l5_rd(rd, L5_RD_UP)) {
 		l5_move_tick(rd);
-	} else if (todo & BIT(L5_DO_EXPIRE) && !rd->id && !rd->server) {
-		todo |= BIT(L5_DO_ASK);
+	} else if (todo & BIT(L5_DO_EXPIRE) && !READ_ONCE(rd->id)) {
+		if (rd->end == L5_SERVER)
+			l5_move_hope_ends(rd);
+		else
+			todo |= BIT(L5_DO_ASK);
 	} else if (todo & BIT(L5_DO_EXPIRE)) {
 		l5_door_fail(rd, rd->server ? L5_REASON_RDMA :
 					      L5_REASON_SILENT);
 		todo |= BIT(L5_DO_END);
 	}
-	if (todo & BIT(L5_DO_END)) {
-		l5_door_end(rd);
+	if (todo & BIT(L5_DO_END) ||
+	    (todo & BIT(L5_DO_EXPIRE) && l5_rd(rd, L5_RD_CLOSE))) {
+		if (!l5_door_lingers(rd))
+			l5_door_end(rd);
 		return;
 	}
 	if (l5_rd(rd, L5_RD_DEAD))
@@ -781,8 +809,6 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 		err = l5_door_up(rd);
 	if (todo & BIT(L5_DO_MOVE) && !err)
 		l5_move_begin(rd);
-	if (todo & BIT(L5_DO_UNREAD) && !err)
-		l5_move_unread(rd);
 	if (todo & BIT(L5_DO_POLL) && !err)
 		l5_poller_list(rd);
 	if (err)
@@ -878,12 +904,16 @@ out:
  */
 void l5_door_unlisten(struct l5_sock *l5)
 {
-	struct l5_door *door = l5->door;
 	struct rdma_cm_id *id = NULL;
+	struct l5_door *door;
 
-	if (!door)
-		return;
 	mutex_lock(&l5_door_mutex);
+	/* shutdown() and connect(AF_UNSPEC) may come here at once */
+	door = l5->door;
+	if (!door) {
+		mutex_unlock(&l5_door_mutex);
+		return;
+	}
 	WRITE_ONCE(l5->door, NULL);
 	if (--door->users) {
 		door = NULL;

@@ -630,6 +630,8 @@ static int l5_move_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			return done ?: n;
 		if (done >= target || done == len)
 			return done;
+		/* an option of TCP's may have read what was left */
+		l5_rdma_rx_look(l5);
 		n = l5_move_wait_rx(l5, &timeo, seen);
 		if (n && seen)
 			return l5_boot_recvmsg(l5, msg, len,

@@ -548,6 +548,7 @@ int l5_move_stop(struct l5_sock *l5);
 void l5_move_fin_in(struct l5_sock *l5);
 void l5_move_wait_acked(struct l5_sock *l5);
 void l5_move_wait(struct l5_sock *l5);
+void l5_rdma_abandon(struct l5_sock *l5);
 void l5_rdma_detach(struct l5_sock *l5, bool reset);
 bool l5_rdma_undecided(struct l5_sock *l5);
 void l5_rdma_get_info(struct l5_sock *l5, struct l5_rdma_info *info);
@@ -594,6 +595,7 @@ static inline int l5_move_stop(struct l5_sock *l5) { return 0; }
 static inline void l5_move_fin_in(struct l5_sock *l5) { }
 static inline void l5_move_wait_acked(struct l5_sock *l5) { }
 static inline void l5_move_wait(struct l5_sock *l5) { }
+static inline void l5_rdma_abandon(struct l5_sock *l5) { }
 static inline void l5_rdma_detach(struct l5_sock *l5, bool reset) { }
 static inline bool l5_rdma_undecided(struct l5_sock *l5) { return false; }
 static inline void l5_rdma_get_info(struct l5_sock *l5,

@@ -30,10 +30,10 @@
 
 #include "rdma.h"
 
-/* A FIN waits for this long for the peer's answer to a cut. */
+/* A FIN waits for this long for the peer's answer to a cut: a hostile host's. */
+#define L5_CLOSE_WAIT	(5 * HZ)
+/* And the connection itself does. */
 #define L5_ACK_WAIT	(20 * HZ)
-/* After that no question comes for an accepted socket any more. */
-#define L5_HOPE		(30 * HZ)
 /* And for so long may records be behind the FIN. */
 #define L5_FIN_WAIT	(60 * HZ)
 
@@ -75,20 +75,22 @@ struct l5_rdma *l5_move_hope(struct l5_sock *l5)
 	/* Y, pairs with l5_door_ask() */
 	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
 
-	if (!rd || !l5_rd(rd, L5_RD_OPEN))
-		return NULL;
-	if (rd->server && l5_rd(rd, L5_RD_UP))
-		return rd;
-	/* nobody asks so late */
-	if (!READ_ONCE(rd->id) && rd->end == L5_SERVER &&
-	    time_after(jiffies, rd->since + L5_HOPE)) {
-		l5_rdma_forget(rd);
-		if (!READ_ONCE(rd->id)) {
-			clear_bit(L5_RD_OPEN, &rd->flags);
-			return NULL;
-		}
-	}
-	return rd;
+	return rd && l5_rd(rd, L5_RD_OPEN) ? rd : NULL;
+}
+
+/**
+ * l5_move_hope_ends() - nobody asks for an accepted socket so late
+ * @rd: its
+ *
+ * Context: any.
+ */
+void l5_move_hope_ends(struct l5_rdma *rd)
+{
+	l5_rdma_forget(rd);
+	/* who found it a moment before goes on */
+	if (!READ_ONCE(rd->id))
+		clear_bit(L5_RD_OPEN, &rd->flags);
+	l5_move_wake(rd);
 }
 
 /**
@@ -374,7 +376,8 @@ void l5_move_begin(struct l5_rdma *rd)
 	if (!l5)
 		return;
 	mutex_lock(&l5->lock);
-	if (!READ_ONCE(rd->l5) || l5_state(l5) != L5_BASE)
+	if (!READ_ONCE(rd->l5) || l5_state(l5) != L5_BASE ||
+	    !l5_rd(rd, L5_RD_OPEN))
 		goto out;
 	/* what connect() made to meet a peer here may be the same */
 	if (l5->conn != rd->conn) {
@@ -568,7 +571,8 @@ int l5_move_stop(struct l5_sock *l5)
 		rd->bye = L5_REASON_OPTION;
 	}
 	spin_unlock_bh(&rd->lock);
-	if (!err && rd->id)
+	/* also a question that is not asked yet */
+	if (!err)
 		l5_rdma_dead(rd, ECONNRESET);
 	return err;
 }
@@ -580,17 +584,18 @@ int l5_move_stop(struct l5_sock *l5)
  * If it never will, no FIN may tell it that the stream ends where TCP does: a
  * reset does then.
  *
- * Context: may sleep, for as long as an answer takes, or L5_ACK_WAIT.
+ * Context: may sleep, for as long as an answer takes, or L5_CLOSE_WAIT.
  */
 void l5_move_wait_acked(struct l5_sock *l5)
 {
 	struct l5_rdma *rd = l5->rd;
 
-	if (!rd || !l5_rd(rd, L5_RD_CUT))
+	/* not for a socket that was used again, see l5_rdma_abandon() */
+	if (!rd || !l5_rd(rd, L5_RD_CUT) || !l5_rd(rd, L5_RD_OPEN))
 		return;
 	wait_event_timeout(rd->wait, l5_rd(rd, L5_RD_ACKED) ||
 			   l5_rd(rd, L5_RD_PEER_CLOSED) ||
-			   l5_rd(rd, L5_RD_OVER), L5_ACK_WAIT);
+			   l5_rd(rd, L5_RD_OVER), L5_CLOSE_WAIT);
 	if (!l5_rd(rd, L5_RD_ACKED) && !l5_rd(rd, L5_RD_PEER_CLOSED))
 		tcp_abort(l5->boot->sk, ECONNRESET);
 }
@@ -637,6 +642,30 @@ bool l5_rdma_undecided(struct l5_sock *l5)
 }
 
 /**
+ * l5_rdma_abandon() - the connection ends, and its socket may have another
+ * @l5: the socket
+ *
+ * Calls that have the object may be under way; so it stays, and the socket gets
+ * no other.
+ *
+ * Context: may sleep; l5_sock.lock held.
+ */
+void l5_rdma_abandon(struct l5_sock *l5)
+{
+	struct l5_rdma *rd = l5->rd;
+
+	lockdep_assert_held(&l5->lock);
+	if (!rd)
+		return;
+	l5_rdma_forget(rd);
+	spin_lock_bh(&rd->lock);
+	rd->l5 = NULL;
+	clear_bit(L5_RD_OPEN, &rd->flags);
+	spin_unlock_bh(&rd->lock);
+	l5_rdma_do(rd, L5_DO_END);
+}
+
+/**
  * l5_rdma_detach() - the socket ends
  * @l5: the socket
  * @reset: what was sent and not delivered is of no use
@@ -651,6 +680,9 @@ void l5_rdma_detach(struct l5_sock *l5, bool reset)
 		return;
 	mutex_lock(&l5->lock);
 	l5_rdma_forget(rd);
+	/* l5_move_begin() may have come after the rings were seen to */
+	if (l5_state(l5) == L5_MOVING || l5_state(l5) == L5_SHM)
+		RCU_INIT_POINTER(l5_own(l5)->sk, NULL);
 	spin_lock_bh(&rd->lock);
 	rd->l5 = NULL;
 	if (!reset && l5_rd(rd, L5_RD_UP) && !l5_rd(rd, L5_RD_DEAD)) {

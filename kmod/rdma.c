@@ -38,6 +38,7 @@
  * device has acknowledged all of it.
  */
 #include <linux/sched/mm.h>
+#include <linux/siphash.h>
 #include <linux/slab.h>
 #include <linux/tcp.h>
 
@@ -148,8 +149,8 @@ static void l5_rdma_completed(struct l5_rdma *rd, u32 seq)
 		rd->done = seq + 1;
 	l5_rdma_push_locked(rd);
 	spin_unlock(&rd->lock);
-	if (l5_rd(rd, L5_RD_CLOSE))
-		l5_rdma_wake_all(rd);
+	if (l5_rd(rd, L5_RD_CLOSE) && l5_rdma_flushed(rd))
+		l5_rdma_do(rd, L5_DO_END);
 }
 
 static void l5_rdma_wc_error(struct l5_rdma *rd, const struct ib_wc *wc)
@@ -250,7 +251,7 @@ static void l5_rdma_msg(struct l5_rdma *rd, u32 type, u32 arg, u64 pos)
 	wr = l5_batch_small(rd, &b, IB_WR_SEND, sizeof(*msg));
 	/* who waits for the end of it all, or for life, waits for this one */
 	if (type == L5_MSG_CLOSE)
-		rd->close_no = rd->posted;
+		WRITE_ONCE(rd->close_no, rd->posted ?: 1);
 	if (type == L5_MSG_CLOSE || type == L5_MSG_ROOM_ARM) {
 		wr->wr.send_flags |= IB_SEND_SIGNALED;
 		rd->signaled = rd->posted;
@@ -505,7 +506,9 @@ static u64 l5_rdma_batch_end(struct l5_rdma *rd, u64 tail)
 	const struct l5_end *own = &rd->conn->end[rd->end];
 	u64 hdr;
 
-	if (tail - rd->sent > own->size - L5_HDR || tail & (L5_HDR - 1))
+	/* no record is shorter than a header and as much again */
+	if (tail - rd->sent > own->size - L5_HDR || tail & (L5_HDR - 1) ||
+	    tail - rd->sent < 2 * L5_HDR)
 		return 0;
 	if (rd->notify == L5_NOTIFY_TWO)
 		return tail;
@@ -567,6 +570,12 @@ void l5_rdma_probe(struct l5_rdma *rd)
 	struct l5_end *own = &rd->conn->end[rd->end];
 
 	lockdep_assert_held(&rd->lock);
+	if (!l5_rdma_sends(rd)) {
+		/* full of what is not complete; that is looked after */
+		if (!l5_rd(rd, L5_RD_DEAD))
+			l5_door_expire(rd, L5_TICK);
+		return;
+	}
 	l5_rdma_say(rd, L5_MSG_ROOM_ARM, rd->ask_low,
 		    l5_load(&own->ctrl->tx_tail));
 	/* the first that is not complete says since when nothing is */
@@ -640,6 +649,7 @@ bool l5_rdma_flushed(const struct l5_rdma *rd)
 {
 	return l5_rd(rd, L5_RD_DEAD) ||
 	       (l5_rd(rd, L5_RD_CLOSE_SAID) &&
+		READ_ONCE(rd->close_no) &&
 		(s32)(READ_ONCE(rd->done) - READ_ONCE(rd->close_no)) >= 0);
 }
 
@@ -665,9 +675,10 @@ void l5_rdma_push(struct l5_conn *conn, bool bell)
 	l5_rdma_push_locked(rd);
 	if (bell)
 		rd->info.bells += rd->info.posts - before;
-	spin_unlock_bh(&rd->lock);
-	if (bell)
+	/* a mapping may outlive the namespace; a queue pair keeps it */
+	if (bell && !l5_rd(rd, L5_RD_DEAD))
 		l5_poller_kick(rd->ln);
+	spin_unlock_bh(&rd->lock);
 }
 
 /**
@@ -961,8 +972,11 @@ static void l5_rdma_received(struct ib_cq *cq, struct ib_wc *wc)
 		l5_got(rd, msg, wc->byte_len - sizeof(*msg));
 	else
 		l5_rdma_dead(rd, EPROTO);
-	if (l5_rdma_post_recv(rd, i))
+	/* nothing is posted while the queue pair is drained */
+	spin_lock(&rd->lock);
+	if (!l5_rd(rd, L5_RD_DEAD) && l5_rdma_post_recv(rd, i))
 		l5_rdma_dead(rd, ECONNRESET);
+	spin_unlock(&rd->lock);
 }
 
 static void l5_rdma_registered(struct ib_cq *cq, struct ib_wc *wc)
@@ -1163,6 +1177,22 @@ int l5_rdma_create(struct l5_rdma *rd)
 }
 
 /**
+ * l5_rdma_proof() - show that an end knows the secret, without saying it
+ * @key: the secret
+ * @server: who shows it
+ *
+ * Any user of a host may answer on ports of rdma_cm where nobody else does.
+ */
+u64 l5_rdma_proof(u64 key, bool server)
+{
+	static const siphash_key_t fixed = {
+		.key = { 0x4c35524450524f4fULL, 0x4620302031323334ULL }
+	};
+
+	return siphash_2u64(key, server, &fixed);
+}
+
+/**
  * l5_rdma_hello() - what the peer has to know
  * @rd: of this end
  * @hello: filled in but for the sizes
@@ -1173,7 +1203,7 @@ void l5_rdma_hello(struct l5_rdma *rd, struct l5_hello *hello)
 	hello->version = L5_VERSION;
 	hello->notify = rd->notify;
 	hello->endian = L5_ENDIAN;
-	hello->key = rd->key;
+	hello->key = l5_rdma_proof(rd->key, rd->server);
 	hello->max_size = l5_rdma_max_size(rd);
 	hello->rkey = rd->rx.mr->rkey;
 	hello->addr = L5_IOVA_RING;
@@ -1248,6 +1278,11 @@ int l5_rdma_up(struct l5_rdma *rd)
 	if (err)
 		return err;
 	spin_lock_bh(&rd->lock);
+	/* see l5_move_stop() */
+	if (!l5_rd(rd, L5_RD_OPEN)) {
+		spin_unlock_bh(&rd->lock);
+		return -ECANCELED;
+	}
 	set_bit(L5_RD_UP, &rd->flags);
 	l5_rdma_say(rd, L5_MSG_READY, 0, 0);
 	set_bit(L5_RD_READY, &rd->flags);

@@ -89,6 +89,8 @@
 #define L5_RNR_TIMER	12
 /* A device that has neither done nor failed a request by then is stuck. */
 #define L5_STUCK	(15 * HZ)
+/* After that no question comes for an accepted socket any more. */
+#define L5_HOPE		(30 * HZ)
 /* How often an end looks after a peer that it waits for. */
 #define L5_TICK		(2 * HZ)
 
@@ -106,7 +108,7 @@
  * @version: L5_VERSION
  * @notify: L5_NOTIFY_* of who sends this
  * @endian: L5_ENDIAN, in its byte order, like all that follows
- * @key: the secret
+ * @key: l5_rdma_proof() of the secret
  * @tx_size: of the ring it writes
  * @rx_size: of the ring it reads; both are wishes in a question
  * @max_size: of a ring, that it can have
@@ -196,6 +198,7 @@ struct l5_region {
  * @end: which end of them this is
  * @memcg: to charge them to, a server's until there are
  * @key: the secret of the TCP connection, as both see it
+ * @token: what a question for it says of @key
  * @node: in the table of who is looked for
  * @since: jiffies when it was put there
  * @work: see the top of this file
@@ -240,6 +243,7 @@ struct l5_region {
  * @arm_pos: where the receiver saw no more
  * @room_low: bytes unread that the peer waits for
  * @ask_low: and that this end waits for
+ * @close_at: jiffies when its end was put off for what is not acknowledged
  * @probe_no: number after a request for room that is not complete
  * @probe_at: jiffies when it was made
  * @stuck: the device has not even failed it
@@ -259,6 +263,7 @@ struct l5_rdma {
 	int end;
 	struct mem_cgroup *memcg;
 	u64 key;
+	u64 token;
 	struct hlist_node node;
 	unsigned long since;
 	struct work_struct work;
@@ -306,6 +311,7 @@ struct l5_rdma {
 	u32 probe_no;
 	unsigned long probe_at;
 	bool stuck;
+	unsigned long close_at;
 	wait_queue_head_t wait;
 	struct list_head poll_node;
 	struct l5_rdma_info info;
@@ -332,6 +338,7 @@ void l5_rdma_say(struct l5_rdma *rd, u32 type, u32 arg, u64 pos);
 void l5_rdma_probe(struct l5_rdma *rd);
 void l5_rdma_push_locked(struct l5_rdma *rd);
 bool l5_rdma_flushed(const struct l5_rdma *rd);
+u64 l5_rdma_proof(u64 key, bool server);
 u32 l5_rdma_max_size(const struct l5_rdma *rd);
 
 /* door.c */
@@ -347,6 +354,7 @@ void l5_move_ready(struct l5_rdma *rd);
 void l5_move_cut_in(struct l5_rdma *rd, u32 seq);
 void l5_move_acked(struct l5_rdma *rd);
 void l5_move_unread(struct l5_rdma *rd);
+void l5_move_hope_ends(struct l5_rdma *rd);
 void l5_move_tick(struct l5_rdma *rd);
 void l5_move_over(struct l5_rdma *rd);
 void l5_move_wake(struct l5_rdma *rd);

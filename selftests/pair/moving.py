@@ -671,6 +671,8 @@ def strangers(t):
     for i in range(0, 112, 8):
         flipped = int(question[i:i + 2], 16) ^ 0x81
         bad.append(question[:i] + f'{flipped:02x}' + question[i + 2:])
+    # whoever asks honestly is to have the time
+    t.b.sysctl('rdma_ms', 20000)
     s, port = t.listen(t.a, ['accept', 'both=50k', 'info', 'close', 'accept',
                              'duplex=50k', 'info'])
     broken = t.a.stat()['violations']
