@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What reviews of RDMA found, each as a test named after it.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "kselftest_harness.h"
+#include "l5test.h"
+#include "l5_ring.h"
+#include "libl5.h"
+#include "rdma_here.h"
+
+enum { WAIT_MS = 30000, ROUNDS = 60 };
+
+FIXTURE(found)
+{
+	int listener;
+	struct sockaddr_in sa;
+};
+
+FIXTURE_SETUP(found)
+{
+	socklen_t len = sizeof(self->sa);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGPIPE, SIG_IGN);
+	if (!rdma_here())
+		SKIP(return, "no RDMA device can be made here");
+	setenv("L5_TRANSPORT", "rdma", 1);
+	self->listener = l5_listen(RDMA_HERE, "0", 64);
+	ASSERT_LE(0, self->listener);
+	ASSERT_EQ(0, getsockname(self->listener, (struct sockaddr *)&self->sa,
+				 &len));
+}
+
+FIXTURE_TEARDOWN(found)
+{
+	if (self->listener > 0)
+		close(self->listener);
+}
+
+static int client(const struct sockaddr_in *sa)
+{
+	int fd = l5_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC);
+
+	if (fd >= 0 && connect(fd, (const struct sockaddr *)sa, sizeof(*sa))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static bool moved(int fd)
+{
+	int64_t end = l5_now_ms() + WAIT_MS * l5_slow();
+
+	while (l5_getopt(fd, L5_TRANSPORT) != L5_TRANSPORT_RDMA) {
+		if (l5_now_ms() > end)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
+/* A tail one word further was a batch without a record, and a wild write. */
+TEST_F_TIMEOUT(found, short_tail, 120)
+{
+	struct l5_ctrl *own;
+	struct pollfd p;
+	int c, s;
+
+	c = client(&self->sa);
+	ASSERT_LE(0, c);
+	s = accept(self->listener, NULL, NULL);
+	ASSERT_LE(0, s);
+	ASSERT_TRUE(moved(c));
+	ASSERT_TRUE(moved(s));
+	own = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, c,
+		   L5_MMAP_OWN);
+	ASSERT_NE(MAP_FAILED, own);
+	own->tx_tail += 8;
+	ioctl(c, L5_IOC_DOORBELL, L5_BELL_DATA);
+	/* his own connection ends, with an error; nobody else's does */
+	p = (struct pollfd){ .fd = c };
+	ASSERT_EQ(1, poll(&p, 1, WAIT_MS * l5_slow()));
+	ASSERT_TRUE(p.revents & (POLLERR | POLLHUP));
+	p = (struct pollfd){ .fd = s, .events = POLLIN };
+	ASSERT_EQ(1, poll(&p, 1, WAIT_MS * l5_slow()));
+	ASSERT_GT(0, recv(s, &p, 1, 0));
+	close(c);
+	close(s);
+}
+
+static void *leave(void *arg)
+{
+	const struct sockaddr sa = { .sa_family = AF_UNSPEC };
+	int i;
+
+	for (i = 0; i < 3; i++)
+		connect(*(int *)arg, &sa, sizeof(sa));
+	return NULL;
+}
+
+static void *talk(void *arg)
+{
+	char buf[4096] = { };
+	int i;
+
+	for (i = 0; i < 200; i++)
+		if (send(*(int *)arg, buf, sizeof(buf),
+			 MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+			break;
+	return NULL;
+}
+
+/* Two gave the same reference back, and a sender used what was freed. */
+TEST_F_TIMEOUT(found, disconnect_twice, 180)
+{
+	int i, j, c, s, one = 1;
+
+	ASSERT_EQ(0, setsockopt(self->listener, SOL_SOCKET, SO_REUSEADDR, &one,
+				sizeof(one)));
+	for (i = 0; i < ROUNDS; i++) {
+		pthread_t t[3];
+
+		c = client(&self->sa);
+		ASSERT_LE(0, c);
+		s = accept(self->listener, NULL, NULL);
+		ASSERT_LE(0, s);
+		/* before, while and after it moves */
+		usleep(i * 1000);
+		pthread_create(&t[0], NULL, talk, &c);
+		pthread_create(&t[1], NULL, leave, &c);
+		pthread_create(&t[2], NULL, leave, &c);
+		for (j = 0; j < 3; j++)
+			pthread_join(t[j], NULL);
+		/* and it is as good as new, but for RDMA */
+		ASSERT_EQ(0, connect(c, (struct sockaddr *)&self->sa,
+				     sizeof(self->sa)));
+		close(s);
+		s = accept(self->listener, NULL, NULL);
+		ASSERT_LE(0, s);
+		ASSERT_EQ(1, send(c, "x", 1, 0));
+		ASSERT_EQ(1, recv(s, &j, 1, 0));
+		ASSERT_EQ(L5_TRANSPORT_BASE, l5_getopt(c, L5_TRANSPORT));
+		close(c);
+		close(s);
+	}
+}
+
+/* The question that was not asked yet was asked all the same. */
+TEST_F_TIMEOUT(found, option_in_time, 120)
+{
+	int c, s, i;
+
+	c = client(&self->sa);
+	ASSERT_LE(0, c);
+	if (setsockopt(c, SOL_TCP, TCP_ULP, "tls", 4)) {
+		/* without kTLS the option itself fails, and counts for less */
+		i = 1;
+		ASSERT_EQ(0, setsockopt(c, SOL_L5_SOCKET, SO_ZEROCOPY, &i,
+					sizeof(i)));
+	}
+	s = accept(self->listener, NULL, NULL);
+	ASSERT_LE(0, s);
+	for (i = 0; i < 50; i++) {
+		usleep(20000);
+		ASSERT_EQ(L5_TRANSPORT_BASE, l5_getopt(c, L5_TRANSPORT));
+		ASSERT_EQ(L5_TRANSPORT_BASE, l5_getopt(s, L5_TRANSPORT));
+	}
+	close(c);
+	close(s);
+}
+
+TEST_HARNESS_MAIN
