@@ -427,11 +427,27 @@ TEST_F_TIMEOUT(limit, own_options, 300)
 	EXPECT_EQ(L5_SPIN_US_MAX, l5_getopt(c, L5_SPIN_US));
 	EXPECT_EQ(0, set_own(c, L5_SPIN_US, -1, 4));
 
-	EXPECT_EQ(EINVAL, set_own(c, L5_FORCE, L5_TRANSPORT_SHM, 4));
+	EXPECT_EQ(0, set_own(c, L5_FORCE, L5_TRANSPORT_SHM, 4));
+	EXPECT_EQ(0, set_own(c, L5_FORCE, L5_TRANSPORT_RDMA, 4));
+	EXPECT_EQ(L5_TRANSPORT_RDMA, l5_getopt(c, L5_FORCE));
 	EXPECT_EQ(EINVAL, set_own(c, L5_FORCE, -1, 4));
 	EXPECT_EQ(EINVAL, set_own(c, L5_FORCE, L5_TRANSPORT_MAX, 4));
 	EXPECT_EQ(0, set_own(c, L5_FORCE, L5_TRANSPORT_BASE, 4));
 	EXPECT_EQ(0, set_own(c, L5_FORCE, L5_TRANSPORT_NONE, 4));
+	EXPECT_EQ(-1, l5_getopt(c, L5_RDMA));
+	EXPECT_EQ(0, set_own(c, L5_RDMA, 1, 4));
+	EXPECT_EQ(0, set_own(c, L5_RDMA, 0, 4));
+	EXPECT_EQ(0, l5_getopt(c, L5_RDMA));
+	EXPECT_EQ(EINVAL, set_own(c, L5_RDMA, 2, 4));
+	EXPECT_EQ(EINVAL, set_own(c, L5_RDMA, -2, 4));
+	EXPECT_EQ(0, set_own(c, L5_RDMA, -1, 4));
+	EXPECT_EQ(0, l5_getopt(c, L5_RDMA_WAIT));
+	EXPECT_EQ(0, set_own(c, L5_RDMA_WAIT, L5_RDMA_WAIT_MAX, 4));
+	EXPECT_EQ(EINVAL, set_own(c, L5_RDMA_WAIT, L5_RDMA_WAIT_MAX + 1, 4));
+	EXPECT_EQ(EINVAL, set_own(c, L5_RDMA_WAIT, -1, 4));
+	EXPECT_EQ(0, set_own(c, L5_RDMA_WAIT, 0, 4));
+	EXPECT_EQ(L5_RDMA_NONE, l5_getopt(c, L5_RDMA_INFO));
+	EXPECT_EQ(ENOPROTOOPT, set_own(c, L5_RDMA_INFO, 1, 4));
 	EXPECT_EQ(ENOPROTOOPT, set_own(c, L5_TRANSPORT, 1, 4));
 	EXPECT_EQ(ENOPROTOOPT, set_own(c, L5_INFO, 1, 4));
 	EXPECT_EQ(ENOPROTOOPT, set_own(c, 0, 1, 4));
