@@ -77,7 +77,7 @@ static int l5_conn_request(const struct l5_af_ops *af, struct sock *sk,
 	rcu_read_lock();
 	l5 = rcu_dereference_sk_user_data(sk);
 	/* with TCP_DEFER_ACCEPT there is no child before the first byte */
-	if (l5 && !l5_why_not(l5) &&
+	if (l5 && !l5_why_not(l5) && l5->force != L5_TRANSPORT_RDMA &&
 	    !inet_csk(sk)->icsk_accept_queue.rskq_defer_accept)
 		l5_meet_note(ntohl(tcp_hdr(skb)->seq));
 	rcu_read_unlock();

@@ -153,7 +153,9 @@ int l5_mailbox_mmap(struct l5_sock *l5, struct vm_area_struct *vma)
 {
 	struct l5_mailbox *box, *mine;
 
-	if (l5_state(l5) != L5_LISTEN || !READ_ONCE(l5->door))
+	if (l5_state(l5) != L5_LISTEN)
+		return -EINVAL;
+	if (!READ_ONCE(l5->door))
 		return -EOPNOTSUPP;
 	if (!(vma->vm_flags & VM_SHARED) ||
 	    vma->vm_end - vma->vm_start != L5_MAILBOX_SIZE)
