@@ -777,10 +777,11 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 {
 	int err = 0;
 
-	if (rd->ended)
-		return;
+	/* also if that was heard while the queue pair was drained */
 	if (todo & BIT(L5_DO_UNREAD))
 		l5_move_unread(rd);
+	if (rd->ended)
+		return;
 	if (todo & BIT(L5_DO_EXPIRE) && l5_rd(rd, L5_RD_UP)) {
 		l5_move_tick(rd);
 	} else if (todo & BIT(L5_DO_EXPIRE) && !READ_ONCE(rd->id)) {

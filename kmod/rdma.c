@@ -822,6 +822,8 @@ static void l5_got_fin(struct l5_rdma *rd)
 
 static void l5_got_close(struct l5_rdma *rd, u64 head)
 {
+	/* D, pairs with C: who polls for room is to find it, and the end */
+	l5_store_release(&rd->conn->end[!rd->end].ctrl->rx_head, head);
 	spin_lock(&rd->lock);
 	set_bit(L5_RD_PEER_CLOSED, &rd->flags);
 	set_bit(L5_END_CLOSED, &rd->conn->end[!rd->end].flags);
