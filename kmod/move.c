@@ -30,7 +30,7 @@
 
 #include "rdma.h"
 
-/* A FIN waits for this long for the peer's answer to a cut: a hostile host's. */
+/* A FIN waits so long for the peer's answer to a cut: a hostile host's. */
 #define L5_CLOSE_WAIT	(5 * HZ)
 /* And the connection itself does. */
 #define L5_ACK_WAIT	(20 * HZ)

@@ -618,7 +618,7 @@ void l5_rdma_push_locked(struct l5_rdma *rd)
 	}
 	own = &rd->conn->end[rd->end];
 	peer = &rd->conn->end[!rd->end];
-	/* W, pairs with V in l5_prod_publish(): the tail, then what is before */
+	/* W, pairs with V in l5_prod_publish(): the tail, then the rest */
 	tail = l5_load_acquire(&own->ctrl->tx_tail);
 	while (rd->sent != tail && !l5_rd(rd, L5_RD_DEAD)) {
 		end = l5_rdma_batch_end(rd, tail);
