@@ -605,6 +605,8 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	early = l5_door_find(l5->ln, l5_rdma_proof(key, false), true);
 	if (early) {
 		l5_door_del(early);
+		/* not the time that the answer gets */
+		l5_door_in_time(early);
 		kfree(rd);
 		/* the table's reference is the socket's now */
 		rd = early;
@@ -620,9 +622,7 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	else
 		l5_door_add(rd);
 	spin_unlock_bh(&l5_door_lock);
-	if (early)
-		l5_door_in_time(rd);
-	else
+	if (!early)
 		l5_door_expire(rd, L5_HOPE);
 }
 
