@@ -29,7 +29,7 @@ RSOCKET = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
 CHUNK = 65536
 PATIENCE = 20       # seconds until something is given up
 # How net.l5 is if a figure does not want something else.
-SETTINGS = {"rdma_poll": 0, "rdma_notify": 0, "rdma_chain": 0,
+SETTINGS = {"rdma_poll": 0, "rdma_notify": 4, "rdma_chain": 0,
             "rdma_memo_s": 60, "rdma_ms": 2000}
 
 CAUTION = """\
@@ -284,23 +284,23 @@ def samplers(peer, opt):
             own(what + "/poller", "l5", program, *options, *LIB, **POLLER),
         ]
 
-    def imm(kw):
-        """The same with fewer packets."""
-        return {**kw, "settings": {**kw.get("settings", {}), "rdma_notify": 2}}
+    def two(kw):
+        """The same with two writes a message, as for an adapter."""
+        return {**kw, "settings": {**kw.get("settings", {}), "rdma_notify": 0}}
 
     patient = LIB if "env" in POLLER else BUSY
     lat = [
         Perftest(peer, "lat/verbs", opt, "ib_write_lat", 64),
         own("lat/poller", "l5", "rr", "-m", *patient, **POLLER),
         own("lat/bell", "l5", "rr", "-m", *BUSY, **BELL),
-        own("lat/poller-imm", "l5", "rr", "-m", *patient, **imm(POLLER)),
-        own("lat/bell-imm", "l5", "rr", "-m", *BUSY, **imm(BELL)),
+        own("lat/poller-two", "l5", "rr", "-m", *patient, **two(POLLER)),
+        own("lat/bell-two", "l5", "rr", "-m", *BUSY, **two(BELL)),
         own("lat/call", "l5", "rr", "-m", "-t", "l5", "-w", "poll"),
         own("lat/tcp", "tcp", "rr", "-m", "-w", "poll"),
     ]
     rr = [
         *plain("rr", "rr"),
-        own("rr/full-imm", "l5", "rr", **imm(FULL), **BELL),
+        own("rr/full-two", "l5", "rr", **two(FULL), **BELL),
         own("rr/rsocket", "rdma", "rr", env={"LD_PRELOAD": RSOCKET}, **VERBS),
         # SMC version 1 wants addresses of RoCE version 1, which rxe has not;
         # version 2, in Linux 6.1 over rxe, hangs and cannot be killed.
@@ -377,8 +377,8 @@ TABLE = (
         ("ib_write_lat, twice its half", "lat/verbs", ""),
         ("libl5, poller thread", "lat/poller", "<= 1.3"),
         ("libl5, doorbell call", "lat/bell", "<= 1.6"),
-        ("poller, write with immediate", "lat/poller-imm", ""),
-        ("doorbell, write with immediate", "lat/bell-imm", ""),
+        ("poller, two writes", "lat/poller-two", ""),
+        ("doorbell, two writes", "lat/bell-two", ""),
         ("AF_L5 by system calls", "lat/call", ""),
         ("TCP", "lat/tcp", ""))),
     ("64 B round trips a second", "rr/tcp", (
@@ -387,7 +387,7 @@ TABLE = (
         ("AF_SMC", "rr/smc", ""),
         ("AF_L5 by system calls", "rr/l5", "> 1"),
         ("the TCP program under l5run", "rr/full", "> all"),
-        ("the same, write with immediate", "rr/full-imm", ""),
+        ("the same, two writes", "rr/full-two", ""),
         ("libl5, doorbell call", "rr/lib", "> all"),
         ("libl5, poller thread", "rr/poller", "> all"))),
     ("64 KiB bulk, MB a second", "bulk/verbs", (

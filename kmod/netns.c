@@ -34,7 +34,7 @@ static unsigned int l5_match_max = 10000;
 static unsigned int l5_rdma_ms_max = 60000;
 static unsigned int l5_memo_max = 86400;
 static unsigned int l5_rdma_max_max = 1000000;
-static unsigned int l5_notify_max = L5_NOTIFY_SEND;
+static unsigned int l5_notify_max = L5_NOTIFY_AUTO;
 
 enum {
 	L5_CTL_ENABLED,
@@ -411,6 +411,7 @@ static int __net_init l5_net_start(struct net *net)
 	ln->rdma_memo_s = 60;
 	ln->rdma_max = 1024;
 	ln->rdma_poll_idle_ms = 100;
+	ln->rdma_notify = L5_NOTIFY_AUTO;
 	ln->stats = alloc_percpu(struct l5_stats);
 	if (!ln->stats)
 		return -ENOMEM;

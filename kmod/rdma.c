@@ -449,8 +449,8 @@ static void l5_send_one(struct l5_rdma *rd, u64 end)
 }
 
 /*
- * L5_NOTIFY_IMM: a record, and with it what the receiver's kernel has to write,
- * the length in its header. That wakes who waits by itself.
+ * L5_NOTIFY_IMM: records, and with them what the receiver's kernel has to
+ * write, the length in the header of the first. That wakes who waits by itself.
  */
 static void l5_send_imm(struct l5_rdma *rd, u64 end)
 {
@@ -498,13 +498,34 @@ static void l5_send_copy(struct l5_rdma *rd, u64 end)
 }
 
 /*
- * Where the batch ends that goes next: with two WRITEs all that there is, else
- * a record. Return: 0 if the words of a process make no sense.
+ * How far records go on that are told of together, from the end of the first.
+ * Both sides of L5_NOTIFY_IMM ask; the receiver finds a word that is 0 there.
+ */
+static u64 l5_rdma_span(struct l5_end *ring, u64 pos, u64 end, u64 tail)
+{
+	u64 hdr, next;
+
+	while (end != tail) {
+		hdr = l5_load(l5_rdma_word(ring, end));
+		if (!l5_rec_valid(ring->size, hdr))
+			break;
+		next = end + l5_rec_size((u32)hdr);
+		if (next - pos > L5_IMM_SPAN || (s64)(next - tail) > 0)
+			break;
+		end = next;
+	}
+	return end;
+}
+
+/*
+ * Where the batch ends that goes next: with two WRITEs all that there is, with
+ * immediate data as much of that as the receiver goes through at once, else a
+ * record. Return: 0 if the words of a process make no sense.
  */
 static u64 l5_rdma_batch_end(struct l5_rdma *rd, u64 tail)
 {
-	const struct l5_end *own = &rd->conn->end[rd->end];
-	u64 hdr;
+	struct l5_end *own = &rd->conn->end[rd->end];
+	u64 hdr, end;
 
 	/* no record is shorter than a header and as much again */
 	if (tail - rd->sent > own->size - L5_HDR || tail & (L5_HDR - 1) ||
@@ -516,7 +537,10 @@ static u64 l5_rdma_batch_end(struct l5_rdma *rd, u64 tail)
 	if (!l5_rec_valid(own->size, hdr) ||
 	    l5_rec_size((u32)hdr) > tail - rd->sent)
 		return 0;
-	return rd->sent + l5_rec_size((u32)hdr);
+	end = rd->sent + l5_rec_size((u32)hdr);
+	if (rd->notify == L5_NOTIFY_IMM)
+		end = l5_rdma_span(own, rd->sent, end, tail);
+	return end;
 }
 
 /* Work requests that a batch takes at most. */
@@ -860,16 +884,11 @@ static void l5_got_data(struct l5_rdma *rd, const struct l5_msg *msg, u32 have)
 	}
 }
 
-/* The header word that makes what came before it visible. */
-static void l5_got_header(struct l5_rdma *rd, u64 pos, u32 len)
+/* Write the header word that makes what came before it visible. */
+static void l5_got_record(struct l5_rdma *rd, u64 pos, u32 len)
 {
 	struct l5_end *ring = &rd->conn->end[!rd->end];
 
-	if (!len || len > l5_rec_max(ring->size) || pos & (L5_HDR - 1)) {
-		l5_rdma_dead(rd, EPROTO);
-		return;
-	}
-	l5_store(l5_rdma_word(ring, pos + l5_rec_size(len)), 0);
 	/* A, pairs with B */
 	l5_store_release(l5_rdma_word(ring, pos),
 			 (u64)L5_REC_VALID << 32 | len);
@@ -879,18 +898,40 @@ static void l5_got_header(struct l5_rdma *rd, u64 pos, u32 len)
 		l5_got_wake(rd);
 }
 
+static void l5_got_header(struct l5_rdma *rd, u64 pos, u32 len)
+{
+	struct l5_end *ring = &rd->conn->end[!rd->end];
+
+	if (!len || len > l5_rec_max(ring->size) || pos & (L5_HDR - 1)) {
+		l5_rdma_dead(rd, EPROTO);
+		return;
+	}
+	l5_store(l5_rdma_word(ring, pos + l5_rec_size(len)), 0);
+	l5_got_record(rd, pos, len);
+}
+
 /*
  * Of immediate data there are 32 bits, enough for a length: so the positions
- * are counted here.
+ * are counted here. The records that came along have their headers already.
  */
 static void l5_got_imm(struct l5_rdma *rd, u32 len)
 {
+	struct l5_end *ring = &rd->conn->end[!rd->end];
+	u64 pos = rd->imm_pos, end;
+
 	if (rd->hello.notify != L5_NOTIFY_IMM) {
 		l5_got_wake(rd);
 		return;
 	}
-	l5_got_header(rd, rd->imm_pos, len);
-	rd->imm_pos += l5_rec_size(len);
+	if (!len || len > l5_rec_max(ring->size)) {
+		l5_rdma_dead(rd, EPROTO);
+		return;
+	}
+	end = pos + l5_rec_size(len);
+	if (end - pos < L5_IMM_SPAN)
+		end = l5_rdma_span(ring, pos, end, pos + L5_IMM_SPAN);
+	rd->imm_pos = end;
+	l5_got_record(rd, pos, len);
 }
 
 static void l5_got(struct l5_rdma *rd, const struct l5_msg *msg, u32 len)
@@ -1134,6 +1175,13 @@ static bool l5_rdma_count(struct l5_rdma *rd)
 	return true;
 }
 
+/* Devices whose packets are made by a CPU of this host */
+static bool l5_rdma_software(const struct ib_device *dev)
+{
+	return dev->ops.driver_id == RDMA_DRIVER_RXE ||
+	       dev->ops.driver_id == RDMA_DRIVER_SIW;
+}
+
 /**
  * l5_rdma_create() - make a queue pair, not connected yet
  * @rd: whose @id has a device
@@ -1151,6 +1199,9 @@ int l5_rdma_create(struct l5_rdma *rd)
 		return -EOPNOTSUPP;
 	if (!l5_rdma_count(rd))
 		return -EDQUOT;
+	if (rd->notify == L5_NOTIFY_AUTO)
+		rd->notify = l5_rdma_software(dev) ? L5_NOTIFY_IMM :
+						     L5_NOTIFY_TWO;
 	rd->pd = ib_alloc_pd(dev, 0);
 	if (IS_ERR(rd->pd)) {
 		err = PTR_ERR(rd->pd);

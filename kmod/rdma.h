@@ -76,7 +76,7 @@
 /* Work requests that may be outstanding, those kept for messages, receives. */
 #define L5_SQ		64
 #define L5_SQ_KEPT	12
-#define L5_RQ		32
+#define L5_RQ		64
 /* Every so many work requests one reports its completion. */
 #define L5_SIGNAL	16
 /* Payload that goes along in the work request, if the device can. */
@@ -160,6 +160,9 @@ struct l5_msg {
 
 /* With L5_NOTIFY_SEND a message brings so much of the ring. */
 #define L5_MSG_BYTES	4064
+
+/* With L5_NOTIFY_IMM so much of it goes at once, or one record. */
+#define L5_IMM_SPAN	65536
 
 /**
  * struct l5_slot - a work request that may be outstanding

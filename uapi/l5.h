@@ -149,7 +149,8 @@ struct l5_info {
 /**
  * struct l5_rdma_info - option L5_RDMA_INFO
  * @state: what has become of it, &enum l5_rdma_state
- * @notify: how this end tells of a record, net.l5.rdma_notify when it began
+ * @notify: how this end tells of a record: net.l5.rdma_notify when it began,
+ *	and what that means for the device as soon as that is known
  * @posts: times that work requests were posted for records
  * @bells: calls of L5_IOC_DOORBELL that posted some
  * @polled: times that the poller thread posted some
@@ -190,8 +191,7 @@ enum l5_rdma_state {
 
 /*
  * net.l5.rdma_notify: how the sender of records over RDMA publishes them. The
- * ring is the same with each of them; those but the first are there to be
- * measured (Fent et al., figure 8).
+ * ring is the same with each of them (Fent et al., figure 8).
  *
  * L5_NOTIFY_TWO: a WRITE of all but the first header, then a WRITE of that one
  * L5_NOTIFY_ONE: one WRITE of everything; the word after the last record says
@@ -199,11 +199,14 @@ enum l5_rdma_state {
  * L5_NOTIFY_IMM: one WRITE with immediate data of all but the first header,
  *	which the receiver's kernel writes when it completes
  * L5_NOTIFY_SEND: SENDs, which the receiver's kernel copies into the ring
+ * L5_NOTIFY_AUTO: L5_NOTIFY_IMM with a device that is software, whose every
+ *	packet costs a CPU more than a completion does, else L5_NOTIFY_TWO
  */
 #define L5_NOTIFY_TWO		0
 #define L5_NOTIFY_ONE		1
 #define L5_NOTIFY_IMM		2
 #define L5_NOTIFY_SEND		3
+#define L5_NOTIFY_AUTO		4
 
 /*
  * The memory of a connection carried by rings is mapped from its socket, at
