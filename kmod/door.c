@@ -19,7 +19,6 @@
  */
 #include <linux/if_vlan.h>
 #include <linux/jhash.h>
-#include <linux/siphash.h>
 #include <linux/slab.h>
 #include <linux/tcp.h>
 #include <net/ipv6.h>
@@ -30,9 +29,8 @@
 #include "rdma.h"
 
 #define L5_DOOR_BITS	8
-#define L5_MEMO_BITS	8
 
-/* Questions for sockets that are not accepted yet, and how long they wait. */
+/* A namespace's questions for sockets that are not accepted yet, their time. */
 #define L5_DOOR_EARLY	1024
 #define L5_DOOR_PATIENCE (10 * HZ)
 /* Questions that are asked at a time; the others wait for their turn. */
@@ -50,94 +48,6 @@ static atomic_t l5_door_asking = ATOMIC_INIT(0);
 
 static DEFINE_SPINLOCK(l5_door_lock);
 static struct hlist_head l5_door_table[1 << L5_DOOR_BITS];
-static int l5_door_early;
-
-/**
- * struct l5_door - a listening cm id
- * @node: in the list of all
- * @net: its namespace
- * @addr: where
- * @users: listening sockets
- * @id: of the connection manager, NULL where there is no device
- * @ln: the namespace's part
- */
-struct l5_door {
-	struct list_head node;
-	struct net *net;
-	struct sockaddr_storage addr;
-	int users;
-	struct rdma_cm_id *id;
-	struct l5_net *ln;
-};
-
-static DEFINE_MUTEX(l5_door_mutex);
-static LIST_HEAD(l5_doors);
-
-/*
- * What came of earlier questions. Lossy: an entry overwritten too early costs
- * another question.
- */
-struct l5_memo {
-	u64 who;
-	unsigned long until;
-	u8 reason;
-};
-
-static struct l5_memo l5_memos[1 << L5_MEMO_BITS];
-static DEFINE_SPINLOCK(l5_memo_lock);
-
-static u64 l5_memo_who(const struct net *net, const struct sockaddr_storage *to)
-{
-	static siphash_key_t key;
-	struct {
-		unsigned long net;
-		struct in6_addr addr;
-		u32 port;
-		u32 family;
-	} who = {
-		.net = net_hash_mix(net),
-		.family = to->ss_family,
-	};
-
-	net_get_random_once(&key, sizeof(key));
-	if (to->ss_family == AF_INET6) {
-		who.addr = ((struct sockaddr_in6 *)to)->sin6_addr;
-		who.port = (__force u32)((struct sockaddr_in6 *)to)->sin6_port;
-	} else {
-		who.addr.s6_addr32[0] =
-			((struct sockaddr_in *)to)->sin_addr.s_addr;
-		who.port = (__force u32)((struct sockaddr_in *)to)->sin_port;
-	}
-	return siphash(&who, sizeof(who), &key);
-}
-
-static u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to)
-{
-	u64 who = l5_memo_who(net, to);
-	struct l5_memo *m = &l5_memos[hash_64(who, L5_MEMO_BITS)];
-	u8 reason = L5_REASON_NONE;
-
-	spin_lock_bh(&l5_memo_lock);
-	if (m->who == who && time_before(jiffies, m->until))
-		reason = m->reason;
-	spin_unlock_bh(&l5_memo_lock);
-	return reason;
-}
-
-static void l5_memo_keep(struct l5_rdma *rd, const struct net *net, u8 reason)
-{
-	unsigned long secs = READ_ONCE(rd->ln->rdma_memo_s);
-	u64 who = l5_memo_who(net, &rd->dst);
-	struct l5_memo *m = &l5_memos[hash_64(who, L5_MEMO_BITS)];
-
-	if (!secs)
-		return;
-	spin_lock_bh(&l5_memo_lock);
-	m->who = who;
-	m->until = jiffies + secs * HZ;
-	m->reason = reason;
-	spin_unlock_bh(&l5_memo_lock);
-}
 
 /**
  * l5_rdma_do() - have the work of an object do something
@@ -205,7 +115,7 @@ static void l5_door_add(struct l5_rdma *rd)
 	refcount_inc(&rd->ref);
 	hlist_add_head(&rd->node, l5_door_bucket(rd->token));
 	if (rd->id)
-		l5_door_early++;
+		rd->ln->door_early++;
 }
 
 static bool l5_door_del(struct l5_rdma *rd)
@@ -215,7 +125,7 @@ static bool l5_door_del(struct l5_rdma *rd)
 		return false;
 	hlist_del_init(&rd->node);
 	if (rd->id)
-		l5_door_early--;
+		rd->ln->door_early--;
 	return true;
 }
 
@@ -307,6 +217,16 @@ static void l5_door_established(struct l5_rdma *rd, struct rdma_cm_event *event)
 	l5_rdma_do(rd, L5_DO_UP);
 }
 
+/*
+ * Did the peer say no, or does nobody listen there? Anything else, a queue pair
+ * number that is still known from before or no resources, may pass.
+ */
+static bool l5_door_refused(int status)
+{
+	return status == IB_CM_REJ_CONSUMER_DEFINED ||
+	       status == IB_CM_REJ_INVALID_SERVICE_ID;
+}
+
 static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct l5_rdma *rd = id->context;
@@ -325,7 +245,8 @@ static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		l5_door_established(rd, event);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		l5_door_fail(rd, L5_REASON_REFUSED);
+		l5_door_fail(rd, l5_door_refused(event->status) ?
+			     L5_REASON_REFUSED : L5_REASON_RDMA);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
@@ -372,7 +293,11 @@ static void l5_door_addr(const struct sock *sk, struct sockaddr_storage *to,
 	}
 }
 
-static bool l5_door_loopback(const struct sockaddr_storage *a)
+/**
+ * l5_door_loopback() - does an address never leave this host?
+ * @a: the address
+ */
+bool l5_door_loopback(const struct sockaddr_storage *a)
 {
 	if (a->ss_family == AF_INET6)
 		return ipv6_addr_loopback(&((struct sockaddr_in6 *)a)
@@ -398,7 +323,11 @@ static bool l5_door_device(const struct sock *sk)
 	return true;
 }
 
-static bool l5_door_wants(const struct l5_sock *l5)
+/**
+ * l5_door_wants() - may a socket ask for RDMA, or be asked?
+ * @l5: the socket
+ */
+bool l5_door_wants(const struct l5_sock *l5)
 {
 	int want = READ_ONCE(l5->rdma_want);
 
@@ -514,32 +443,42 @@ static void l5_door_resolve(struct l5_rdma *rd)
 /* The server */
 
 /* Reject; the caller's return value then ends the id. */
-static int l5_door_reject(struct rdma_cm_id *id)
+static int l5_door_reject(struct rdma_cm_id *id, u8 why)
 {
-	rdma_reject(id, NULL, 0, IB_CM_REJ_CONSUMER_DEFINED);
+	rdma_reject(id, NULL, 0, why);
 	return -ECONNREFUSED;
 }
 
-/* A question for a socket that waits for it, or for one that will come. */
-static int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
+/**
+ * l5_door_asked() - a question came
+ * @ln: to a listener of this namespace
+ * @id: of the connection manager, not accepted yet
+ * @p: what it brings
+ *
+ * It is for a socket that waits for it, or for one that will come.
+ *
+ * Return: 0, or an error and then @id is of no more use.
+ */
+int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 			 const struct rdma_conn_param *p)
 {
 	const struct l5_hello *hello = p->private_data;
 	struct l5_rdma *rd;
 
 	if (!hello || !l5_hello_valid(hello, p->private_data_len))
-		return l5_door_reject(id);
+		return l5_door_reject(id, IB_CM_REJ_CONSUMER_DEFINED);
 	spin_lock_bh(&l5_door_lock);
 	rd = l5_door_find(ln, hello->key, false);
 	if (rd) {
 		/* the table's reference is the caller's now */
 		hlist_del_init(&rd->node);
-	} else if (l5_door_early < L5_DOOR_EARLY) {
+	} else if (ln->door_early < L5_DOOR_EARLY) {
 		rd = l5_rdma_alloc(ln, GFP_ATOMIC);
 	}
 	if (!rd) {
 		spin_unlock_bh(&l5_door_lock);
-		return l5_door_reject(id);
+		/* for now: not an answer to be remembered */
+		return l5_door_reject(id, IB_CM_REJ_NO_RESOURCES);
 	}
 	rd->token = hello->key;
 	rd->hello = *hello;
@@ -557,21 +496,6 @@ static int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 	spin_unlock_bh(&l5_door_lock);
 	l5_rdma_put(rd);
 	return 0;
-}
-
-static int l5_door_knock(struct rdma_cm_id *id, struct rdma_cm_event *event)
-{
-	struct l5_door *door = id->context;
-
-	switch (event->event) {
-	case RDMA_CM_EVENT_CONNECT_REQUEST:
-		return l5_door_asked(door->ln, id, &event->param.conn);
-	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		/* of an id bound to one device; who takes it out ends it */
-		return cmpxchg(&door->id, id, NULL) == id;
-	default:
-		return 0;
-	}
 }
 
 /**
@@ -818,143 +742,11 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 						  L5_REASON_RDMA);
 }
 
-/* Listening */
-
-static void l5_door_open(struct l5_door *door)
-{
-	struct rdma_cm_id *id;
-
-	lockdep_assert_held(&l5_door_mutex);
-	id = rdma_create_id(door->net, l5_door_knock, door, RDMA_PS_TCP,
-			    IB_QPT_RC);
-	if (IS_ERR(id))
-		return;
-	door->id = id;
-	if ((rdma_bind_addr(id, (struct sockaddr *)&door->addr) ||
-	     rdma_listen(id, 128)) && cmpxchg(&door->id, id, NULL) == id)
-		rdma_destroy_id(id);
-}
-
-static struct l5_door *l5_door_of(const struct net *net,
-				  const struct sockaddr_storage *addr)
-{
-	struct l5_door *door;
-
-	lockdep_assert_held(&l5_door_mutex);
-	list_for_each_entry(door, &l5_doors, node)
-		if (net_eq(door->net, net) &&
-		    !memcmp(&door->addr, addr, sizeof(*addr)))
-			return door;
-	return NULL;
-}
-
 /**
- * l5_door_listen() - answer questions for a listener's connections
- * @l5: the listener
+ * l5_door_init() - when the module comes
  *
- * Without a device that is possible yet the first one that comes does it.
- *
- * Context: may sleep; l5_sock.lock held.
+ * Return: 0 or why not.
  */
-void l5_door_listen(struct l5_sock *l5)
-{
-	const struct sock *bsk = l5->boot->sk;
-	struct sockaddr_storage addr = { };
-	struct l5_door *door;
-
-	if (l5->door || !l5_door_wants(l5))
-		return;
-	if (bsk->sk_family == AF_INET6) {
-		struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)&addr;
-
-		sin6->sin6_family = AF_INET6;
-		sin6->sin6_addr = bsk->sk_v6_rcv_saddr;
-		sin6->sin6_port = inet_sk(bsk)->inet_sport;
-	} else {
-		struct sockaddr_in *sin = (struct sockaddr_in *)&addr;
-
-		sin->sin_family = AF_INET;
-		sin->sin_addr.s_addr = inet_sk(bsk)->inet_rcv_saddr;
-		sin->sin_port = inet_sk(bsk)->inet_sport;
-	}
-	if (l5_door_loopback(&addr))
-		return;
-	mutex_lock(&l5_door_mutex);
-	door = l5_door_of(sock_net(bsk), &addr);
-	if (!door) {
-		door = kzalloc(sizeof(*door), GFP_KERNEL_ACCOUNT);
-		if (!door)
-			goto out;
-		door->addr = addr;
-		door->net = sock_net(bsk);
-		door->ln = l5->ln;
-		list_add(&door->node, &l5_doors);
-		l5_door_open(door);
-	}
-	door->users++;
-	WRITE_ONCE(l5->door, door);
-out:
-	mutex_unlock(&l5_door_mutex);
-}
-
-/**
- * l5_door_unlisten() - a listener stops
- * @l5: the listener, or a socket that was none
- *
- * Context: may sleep.
- */
-void l5_door_unlisten(struct l5_sock *l5)
-{
-	struct rdma_cm_id *id = NULL;
-	struct l5_door *door;
-
-	mutex_lock(&l5_door_mutex);
-	/* shutdown() and connect(AF_UNSPEC) may come here at once */
-	door = l5->door;
-	if (!door) {
-		mutex_unlock(&l5_door_mutex);
-		return;
-	}
-	WRITE_ONCE(l5->door, NULL);
-	if (--door->users) {
-		door = NULL;
-	} else {
-		list_del(&door->node);
-		id = xchg(&door->id, NULL);
-	}
-	mutex_unlock(&l5_door_mutex);
-	/* this waits for its handler */
-	if (id)
-		rdma_destroy_id(id);
-	kfree(door);
-}
-
-/* A device came: those that could not listen before try again. */
-static void l5_door_again(struct work_struct *work)
-{
-	struct l5_door *door;
-
-	mutex_lock(&l5_door_mutex);
-	list_for_each_entry(door, &l5_doors, node)
-		if (!door->id)
-			l5_door_open(door);
-	mutex_unlock(&l5_door_mutex);
-}
-
-static DECLARE_DELAYED_WORK(l5_door_retry, l5_door_again);
-
-static int l5_door_device_add(struct ib_device *dev)
-{
-	/* rdma_cm has to know it first */
-	mod_delayed_work(l5_wq, &l5_door_retry, HZ / 10);
-	return 0;
-}
-
-static struct ib_client l5_door_client = {
-	.name	= "l5",
-	.add	= l5_door_device_add,
-};
-
 int __init l5_door_init(void)
 {
 	int err;
@@ -962,7 +754,7 @@ int __init l5_door_init(void)
 	l5_wq = alloc_workqueue("l5", WQ_UNBOUND, 0);
 	if (!l5_wq)
 		return -ENOMEM;
-	err = ib_register_client(&l5_door_client);
+	err = l5_knock_init();
 	if (err)
 		destroy_workqueue(l5_wq);
 	return err;
@@ -973,8 +765,7 @@ int __init l5_door_init(void)
  */
 void l5_door_exit(void)
 {
-	ib_unregister_client(&l5_door_client);
-	cancel_delayed_work_sync(&l5_door_retry);
+	l5_knock_exit();
 	wait_event(l5_door_idle, !atomic_read(&l5_door_ids));
 	destroy_workqueue(l5_wq);
 }

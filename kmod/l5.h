@@ -468,6 +468,7 @@ struct l5_stats {
  * @rdma_notify: net.l5.rdma_notify: &enum l5_notify
  * @rdma_chain: net.l5.rdma_chain: whether one post is for a whole batch
  * @rdma_now: queue pairs there are
+ * @door_early: questions for sockets not accepted yet, under l5_door_lock
  * @poller: the thread, see poller.c
  * @acct: memory charged
  * @stats: counters
@@ -490,6 +491,7 @@ struct l5_net {
 	unsigned int rdma_notify;
 	unsigned int rdma_chain;
 	atomic_t rdma_now;
+	int door_early;
 	struct l5_poller *poller;
 	struct l5_acct *acct;
 	struct l5_stats __percpu *stats;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * AF_L5 between hosts: the objects of RDMA, who owns them, which lock guards
- * what. In the order of a connection's life: door.c asks and answers, move.c
- * takes the bytes from TCP to the rings, rdma.c keeps the rings of both hosts
- * alike, poller.c sends for processes that do not want to call.
+ * what. In the order of a connection's life: knock.c listens, door.c asks and
+ * answers, memo.c remembers the answers, qp.c makes what a connection takes of
+ * the device, move.c takes the bytes from TCP to the rings, rdma.c keeps the
+ * rings of both hosts alike, by the work requests of post.c, poller.c sends for
+ * processes that do not want to call.
  *
  * Objects
  *
@@ -11,7 +13,7 @@
  *               queue pair. Referenced by its l5_sock, by its cm id, by its
  *               l5_conn, by each work that is queued.
  *   l5_door     a listening cm id, shared by the sockets that listen on the
- *               same address; see door.c
+ *               same address; see knock.c
  *   l5_mailbox  of a listener; referenced by it, by the connections that have a
  *               byte in it and by who has it mapped; see mailbox.c
  *
@@ -326,26 +328,50 @@ static inline bool l5_rd(const struct l5_rdma *rd, int flag)
 	return test_bit(flag, &rd->flags);
 }
 
+/* post.c */
+void l5_rdma_dead(struct l5_rdma *rd, int err);
+void l5_rdma_wc_error(struct l5_rdma *rd, const struct ib_wc *wc);
+bool l5_rdma_sends(const struct l5_rdma *rd);
+void l5_rdma_msg(struct l5_rdma *rd, u32 type, u32 arg, u64 pos);
+void l5_rdma_say(struct l5_rdma *rd, u32 type, u32 arg, u64 pos);
+u64 *l5_rdma_word(struct l5_end *ring, u64 pos);
+bool l5_rdma_wakes(struct l5_rdma *rd);
+u64 l5_rdma_span(struct l5_end *ring, u64 pos, u64 end, u64 tail);
+bool l5_rdma_post(struct l5_rdma *rd, u64 tail);
+
 /* rdma.c */
+void l5_rdma_probe(struct l5_rdma *rd);
+void l5_rdma_push_locked(struct l5_rdma *rd);
+bool l5_rdma_flushed(const struct l5_rdma *rd);
+int l5_rdma_post_recv(struct l5_rdma *rd, u32 i);
+
+/* qp.c */
 struct l5_rdma *l5_rdma_alloc(struct l5_net *ln, gfp_t gfp);
 void l5_rdma_put(struct l5_rdma *rd);
-void l5_rdma_do(struct l5_rdma *rd, int what);
 int l5_rdma_create(struct l5_rdma *rd);
 void l5_rdma_hello(struct l5_rdma *rd, struct l5_hello *hello);
 int l5_rdma_rings(struct l5_rdma *rd, u32 client, u32 server);
 int l5_rdma_up(struct l5_rdma *rd);
 void l5_rdma_drain(struct l5_rdma *rd);
 void l5_rdma_destroy(struct l5_rdma *rd);
-void l5_rdma_dead(struct l5_rdma *rd, int err);
-void l5_rdma_say(struct l5_rdma *rd, u32 type, u32 arg, u64 pos);
-void l5_rdma_probe(struct l5_rdma *rd);
-void l5_rdma_push_locked(struct l5_rdma *rd);
-bool l5_rdma_flushed(const struct l5_rdma *rd);
 u64 l5_rdma_proof(u64 key, bool server);
 u32 l5_rdma_max_size(const struct l5_rdma *rd);
 
+/* memo.c */
+u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to);
+void l5_memo_keep(struct l5_rdma *rd, const struct net *net, u8 reason);
+
+/* knock.c */
+int l5_knock_init(void);
+void l5_knock_exit(void);
+
 /* door.c */
 extern struct workqueue_struct *l5_wq;
+bool l5_door_wants(const struct l5_sock *l5);
+bool l5_door_loopback(const struct sockaddr_storage *a);
+int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
+		  const struct rdma_conn_param *p);
+void l5_rdma_do(struct l5_rdma *rd, int what);
 void l5_rdma_forget(struct l5_rdma *rd);
 void l5_door_expire(struct l5_rdma *rd, unsigned long delay);
 void l5_door_work(struct l5_rdma *rd, unsigned long todo);

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5 between hosts: what a connection has of the device, from making it to
+ * giving it back: a protection domain, a completion queue, a queue pair, the
+ * regions of both rings and of the mailbox. See rdma.h for who owns it.
+ */
+#include <linux/sched/mm.h>
+#include <linux/siphash.h>
+#include <linux/slab.h>
+
+#include "rdma.h"
+
+/* End of an object that may be looked at without a reference */
+static void l5_rdma_free_rcu(struct rcu_head *rcu)
+{
+	kfree(container_of(rcu, struct l5_rdma, rcu));
+}
+
+/**
+ * l5_rdma_put() - drop a reference
+ * @rd: of this
+ *
+ * Context: any.
+ */
+void l5_rdma_put(struct l5_rdma *rd)
+{
+	if (!refcount_dec_and_test(&rd->ref))
+		return;
+	mem_cgroup_put(rd->memcg);
+	call_rcu(&rd->rcu, l5_rdma_free_rcu);
+}
+
+static void l5_rdma_work(struct work_struct *work)
+{
+	struct l5_rdma *rd = container_of(work, struct l5_rdma, work);
+
+	l5_door_work(rd, xchg(&rd->todo, 0));
+	l5_rdma_put(rd);
+}
+
+static void l5_rdma_expired(struct work_struct *work)
+{
+	struct l5_rdma *rd = container_of(work, struct l5_rdma, expire.work);
+
+	l5_rdma_do(rd, L5_DO_EXPIRE);
+	l5_rdma_put(rd);
+}
+
+/**
+ * l5_rdma_alloc() - what an end needs from the first question on
+ * @ln: its namespace
+ * @gfp: how to allocate
+ *
+ * Return: it, with one reference, or NULL.
+ */
+struct l5_rdma *l5_rdma_alloc(struct l5_net *ln, gfp_t gfp)
+{
+	struct l5_rdma *rd = kzalloc(sizeof(*rd), gfp);
+	int i;
+
+	if (!rd)
+		return NULL;
+	refcount_set(&rd->ref, 1);
+	spin_lock_init(&rd->lock);
+	INIT_HLIST_NODE(&rd->node);
+	INIT_LIST_HEAD(&rd->poll_node);
+	INIT_WORK(&rd->work, l5_rdma_work);
+	INIT_DELAYED_WORK(&rd->expire, l5_rdma_expired);
+	init_waitqueue_head(&rd->wait);
+	rd->ln = ln;
+	rd->since = jiffies;
+	rd->slot_no = -1;
+	rd->notify = READ_ONCE(ln->rdma_notify);
+	for (i = 0; i < L5_SQ; i++) {
+		rd->slots[i].rd = rd;
+		rd->slots[i].seq = i;
+	}
+	set_bit(L5_RD_OPEN, &rd->flags);
+	return rd;
+}
+
+/**
+ * l5_rdma_max_size() - the longest ring that the device can register
+ * @rd: whose @id has a device
+ *
+ * Return: bytes, a power of two.
+ */
+u32 l5_rdma_max_size(const struct l5_rdma *rd)
+{
+	u64 max = (u64)rd->id->device->attrs.max_fast_reg_page_list_len
+		  << PAGE_SHIFT;
+	u32 own = READ_ONCE(rd->ln->ring_max_kb) << 10;
+
+	return rounddown_pow_of_two(clamp_t(u64, max, L5_RING_MIN, own));
+}
+
+static void *l5_rdma_buffer(struct l5_rdma *rd, size_t len, u64 *dma)
+{
+	struct ib_device *dev = rd->id->device;
+	void *p = alloc_pages_exact(len, GFP_KERNEL_ACCOUNT | __GFP_ZERO |
+				    __GFP_NOWARN);
+
+	if (!p)
+		return NULL;
+	*dma = ib_dma_map_single(dev, p, len, DMA_BIDIRECTIONAL);
+	if (ib_dma_mapping_error(dev, *dma)) {
+		free_pages_exact(p, len);
+		return NULL;
+	}
+	return p;
+}
+
+static void l5_rdma_unbuffer(struct l5_rdma *rd, void **p, size_t len, u64 dma)
+{
+	if (!*p)
+		return;
+	ib_dma_unmap_single(rd->id->device, dma, len, DMA_BIDIRECTIONAL);
+	free_pages_exact(*p, len);
+	*p = NULL;
+}
+
+static size_t l5_rdma_bufs_len(const struct l5_rdma *rd)
+{
+	return L5_RQ * rd->buf_len;
+}
+
+static int l5_rdma_qp(struct l5_rdma *rd)
+{
+	struct ib_qp_init_attr attr = {
+		.qp_context = rd,
+		.send_cq = rd->cq,
+		.recv_cq = rd->cq,
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.qp_type = IB_QPT_RC,
+		/* and registrations, and what draining takes */
+		.cap.max_send_wr = L5_SQ + 8,
+		.cap.max_recv_wr = L5_RQ + 1,
+		.cap.max_send_sge = 3,
+		.cap.max_recv_sge = 1,
+		.cap.max_inline_data = L5_INLINE,
+	};
+	int err;
+
+	err = rdma_create_qp(rd->id, rd->pd, &attr);
+	if (err) {
+		attr.cap.max_inline_data = 0;
+		err = rdma_create_qp(rd->id, rd->pd, &attr);
+	}
+	rd->inline_max = attr.cap.max_inline_data;
+	return err;
+}
+
+static int l5_region_alloc(struct l5_rdma *rd, struct l5_region *r, u32 n)
+{
+	struct ib_mr *mr = ib_alloc_mr(rd->pd, IB_MR_TYPE_MEM_REG, n);
+
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	r->mr = mr;
+	return 0;
+}
+
+static void l5_region_free(struct l5_rdma *rd, struct l5_region *r)
+{
+	if (r->mr)
+		ib_dereg_mr(r->mr);
+	if (r->n)
+		ib_dma_unmap_sg(rd->id->device, r->sg, r->n, r->dir);
+	kvfree(r->sg);
+	memset(r, 0, sizeof(*r));
+}
+
+/* Give the device @n pages of a region, or a part of one. */
+static int l5_region_map(struct l5_rdma *rd, struct l5_region *r,
+			 struct page **pages, int n, u32 off, u32 len,
+			 enum dma_data_direction dir, u64 iova)
+{
+	int i, m;
+
+	r->sg = kvcalloc(n, sizeof(*r->sg), GFP_KERNEL_ACCOUNT);
+	if (!r->sg)
+		return -ENOMEM;
+	sg_init_table(r->sg, n);
+	for (i = 0; i < n; i++)
+		sg_set_page(&r->sg[i], pages[i], len, off);
+	m = ib_dma_map_sg(rd->id->device, r->sg, n, dir);
+	if (!m)
+		return -EIO;
+	r->n = n;
+	r->dir = dir;
+	m = ib_map_mr_sg(r->mr, r->sg, m, NULL, PAGE_SIZE);
+	if (m <= 0 || r->mr->length != (u64)n * len)
+		return m < 0 ? m : -EIO;
+	r->mr->iova = iova + off;
+	return 0;
+}
+
+static void l5_rdma_registered(struct ib_cq *cq, struct ib_wc *wc)
+{
+	if (wc->status != IB_WC_SUCCESS)
+		l5_rdma_wc_error(wc->qp->qp_context, wc);
+}
+
+/* Valid once the work requests before the next one are done. */
+static int l5_region_post(struct l5_rdma *rd, struct l5_region *r, int access)
+{
+	struct ib_reg_wr wr = {
+		.wr.wr_cqe = &rd->reg_cqe,
+		.wr.opcode = IB_WR_REG_MR,
+		.mr = r->mr,
+		.key = access & IB_ACCESS_REMOTE_WRITE ? r->mr->rkey :
+							 r->mr->lkey,
+		.access = access,
+	};
+
+	rd->reg_cqe.done = l5_rdma_registered;
+	return ib_post_send(rd->id->qp, &wr.wr, NULL);
+}
+
+/* One more, if the namespace may have one. */
+static bool l5_rdma_count(struct l5_rdma *rd)
+{
+	struct l5_net *ln = rd->ln;
+
+	if (atomic_inc_return(&ln->rdma_now) > (int)READ_ONCE(ln->rdma_max)) {
+		atomic_dec(&ln->rdma_now);
+		return false;
+	}
+	set_bit(L5_RD_COUNTED, &rd->flags);
+	return true;
+}
+
+/* Devices whose packets are made by a CPU of this host */
+static bool l5_rdma_software(const struct ib_device *dev)
+{
+	return dev->ops.driver_id == RDMA_DRIVER_RXE ||
+	       dev->ops.driver_id == RDMA_DRIVER_SIW;
+}
+
+/**
+ * l5_rdma_create() - make a queue pair, not connected yet
+ * @rd: whose @id has a device
+ *
+ * Context: may sleep.
+ * Return: 0, -EDQUOT at the namespace's limit, or why not.
+ */
+int l5_rdma_create(struct l5_rdma *rd)
+{
+	struct ib_device *dev = rd->id->device;
+	u32 pages = l5_rdma_max_size(rd) >> PAGE_SHIFT;
+	int err;
+
+	if (!(dev->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS))
+		return -EOPNOTSUPP;
+	if (!l5_rdma_count(rd))
+		return -EDQUOT;
+	if (rd->notify == L5_NOTIFY_AUTO)
+		rd->notify = l5_rdma_software(dev) ? L5_NOTIFY_IMM :
+						     L5_NOTIFY_TWO;
+	rd->pd = ib_alloc_pd(dev, 0);
+	if (IS_ERR(rd->pd)) {
+		err = PTR_ERR(rd->pd);
+		rd->pd = NULL;
+		return err;
+	}
+	rd->cq = ib_alloc_cq_any(dev, rd, L5_SQ + L5_RQ + 16, IB_POLL_SOFTIRQ);
+	if (IS_ERR(rd->cq)) {
+		err = PTR_ERR(rd->cq);
+		rd->cq = NULL;
+		return err;
+	}
+	err = l5_rdma_qp(rd);
+	if (err)
+		return err;
+	rd->msgs = l5_rdma_buffer(rd, L5_SQ * sizeof(struct l5_msg),
+				  &rd->msgs_dma);
+	if (!rd->msgs)
+		return -ENOMEM;
+	err = l5_region_alloc(rd, &rd->rx, pages);
+	if (!err)
+		err = l5_region_alloc(rd, &rd->tx, pages);
+	if (!err && rd->mailbox)
+		err = l5_region_alloc(rd, &rd->box, 1);
+	return err;
+}
+
+/**
+ * l5_rdma_proof() - show that an end knows the secret, without saying it
+ * @key: the secret
+ * @server: who shows it
+ *
+ * Any user of a host may answer on ports of rdma_cm where nobody else does.
+ */
+u64 l5_rdma_proof(u64 key, bool server)
+{
+	static const siphash_key_t fixed = {
+		.key = { 0x4c35524450524f4fULL, 0x4620302031323334ULL }
+	};
+
+	return siphash_2u64(key, server, &fixed);
+}
+
+/**
+ * l5_rdma_hello() - what the peer has to know
+ * @rd: of this end
+ * @hello: filled in but for the sizes
+ */
+void l5_rdma_hello(struct l5_rdma *rd, struct l5_hello *hello)
+{
+	hello->magic = cpu_to_be32(L5_MAGIC);
+	hello->version = L5_VERSION;
+	hello->notify = rd->notify;
+	hello->endian = L5_ENDIAN;
+	hello->key = l5_rdma_proof(rd->key, rd->server);
+	hello->max_size = l5_rdma_max_size(rd);
+	hello->rkey = rd->rx.mr->rkey;
+	hello->addr = L5_IOVA_RING;
+	if (rd->box.mr) {
+		hello->mailbox_rkey = rd->box.mr->rkey;
+		hello->mailbox_addr = L5_IOVA_MAILBOX + rd->slot_no;
+	}
+}
+
+/**
+ * l5_rdma_rings() - make the rings, and show them to the device
+ * @rd: this end's
+ * @client: size of the one that the connecting end writes
+ * @server: of the other
+ *
+ * Context: may sleep.
+ * Return: 0, -EDQUOT at the namespace's limit, -ENOMEM, -EIO.
+ */
+int l5_rdma_rings(struct l5_rdma *rd, u32 client, u32 server)
+{
+	struct l5_end *own = &rd->conn->end[rd->end];
+	struct l5_end *peer = &rd->conn->end[!rd->end];
+	struct page *page;
+	int err;
+
+	if (!l5_conn_fix(rd->conn, client, server))
+		return -EDQUOT;
+	err = l5_ring_populate(rd->conn);
+	if (!err)
+		err = l5_region_map(rd, &rd->tx, own->pages,
+				    own->size >> PAGE_SHIFT, 0, PAGE_SIZE,
+				    DMA_TO_DEVICE, L5_IOVA_RING);
+	if (!err)
+		err = l5_region_map(rd, &rd->rx, peer->pages,
+				    peer->size >> PAGE_SHIFT, 0, PAGE_SIZE,
+				    DMA_FROM_DEVICE, L5_IOVA_RING);
+	if (!err && rd->box.mr) {
+		page = l5_mailbox_page(rd->mailbox);
+		err = l5_region_map(rd, &rd->box, &page, 1, rd->slot_no, 1,
+				    DMA_FROM_DEVICE, L5_IOVA_MAILBOX);
+	}
+	return err;
+}
+
+/**
+ * l5_rdma_up() - the queue pair is connected: let the peer write
+ * @rd: of this end
+ *
+ * Context: may sleep.
+ * Return: 0 or why not.
+ */
+int l5_rdma_up(struct l5_rdma *rd)
+{
+	const int remote = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE;
+	u32 i;
+	int err;
+
+	rd->buf_len = sizeof(struct l5_msg);
+	if (rd->hello.notify == L5_NOTIFY_SEND)
+		rd->buf_len += L5_MSG_BYTES;
+	rd->bufs = l5_rdma_buffer(rd, l5_rdma_bufs_len(rd), &rd->bufs_dma);
+	if (!rd->bufs)
+		return -ENOMEM;
+	for (i = 0, err = 0; i < L5_RQ && !err; i++)
+		err = l5_rdma_post_recv(rd, i);
+	if (!err)
+		err = l5_region_post(rd, &rd->tx, IB_ACCESS_LOCAL_WRITE);
+	if (!err)
+		err = l5_region_post(rd, &rd->rx, remote);
+	if (!err && rd->box.mr)
+		err = l5_region_post(rd, &rd->box, remote);
+	if (err)
+		return err;
+	spin_lock_bh(&rd->lock);
+	/* see l5_move_stop() */
+	if (!l5_rd(rd, L5_RD_OPEN)) {
+		spin_unlock_bh(&rd->lock);
+		return -ECANCELED;
+	}
+	set_bit(L5_RD_UP, &rd->flags);
+	l5_rdma_say(rd, L5_MSG_READY, 0, 0);
+	set_bit(L5_RD_READY, &rd->flags);
+	spin_unlock_bh(&rd->lock);
+	return 0;
+}
+
+/**
+ * l5_rdma_drain() - send no more, and hear all that has come
+ * @rd: of this end
+ *
+ * Context: may sleep.
+ */
+void l5_rdma_drain(struct l5_rdma *rd)
+{
+	if (!rd->id || !rd->id->qp)
+		return;
+	rdma_disconnect(rd->id);
+	ib_drain_qp(rd->id->qp);
+}
+
+/**
+ * l5_rdma_destroy() - give back all that the device has of this
+ * @rd: drained
+ *
+ * Context: may sleep. Afterwards there are no more events.
+ */
+void l5_rdma_destroy(struct l5_rdma *rd)
+{
+	if (!rd->id)
+		return;
+	if (rd->id->qp)
+		rdma_destroy_qp(rd->id);
+	if (rd->cq)
+		ib_free_cq(rd->cq);
+	l5_region_free(rd, &rd->tx);
+	l5_region_free(rd, &rd->rx);
+	l5_region_free(rd, &rd->box);
+	l5_rdma_unbuffer(rd, &rd->msgs, L5_SQ * sizeof(struct l5_msg),
+			 rd->msgs_dma);
+	l5_rdma_unbuffer(rd, &rd->bufs, l5_rdma_bufs_len(rd), rd->bufs_dma);
+	if (rd->pd)
+		ib_dealloc_pd(rd->pd);
+	rd->pd = NULL;
+	rd->cq = NULL;
+	if (test_and_clear_bit(L5_RD_COUNTED, &rd->flags))
+		atomic_dec(&rd->ln->rdma_now);
+	/* what keeps the namespace of a closed socket */
+	rdma_destroy_id(rd->id);
+	rd->id = NULL;
+}
