@@ -18,10 +18,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
+#include "copy.h"
 #include "map.h"
 
 /* The most that waiting without sleep is ever worth, ns: KVM's figure. */
@@ -634,47 +631,14 @@ static size_t l5_map_span(size_t at, size_t n, uint32_t size)
 	return L5_MAP_FLAT && n > size - at ? size - at : n;
 }
 
-/*
- * A large payload goes past the caches. Lines that are dirty in this CPU's are
- * slow to get for the one that will read them; those in memory it reads ahead.
- * Measured, bulk between two cores is three times as fast.
- */
-#define L5_PAST_CACHE	960u
-
-static void l5_map_past(uint8_t *to, const uint8_t *from, size_t n)
-{
-#ifdef __SSE2__
-	size_t head = -(uintptr_t)to & (L5_LINE - 1);
-
-	memcpy(to, from, head);
-	to += head;
-	from += head;
-	n -= head;
-	for (; n >= L5_LINE; n -= L5_LINE, to += L5_LINE, from += L5_LINE) {
-		__m128i a = _mm_loadu_si128((const __m128i *)from);
-		__m128i b = _mm_loadu_si128((const __m128i *)from + 1);
-		__m128i c = _mm_loadu_si128((const __m128i *)from + 2);
-		__m128i d = _mm_loadu_si128((const __m128i *)from + 3);
-
-		_mm_stream_si128((__m128i *)to, a);
-		_mm_stream_si128((__m128i *)to + 1, b);
-		_mm_stream_si128((__m128i *)to + 2, c);
-		_mm_stream_si128((__m128i *)to + 3, d);
-	}
-	/* a store-release does not order these: before A */
-	_mm_sfence();
-#endif
-	memcpy(to, from, n);
-}
-
 static void l5_map_copy_in(struct l5_map *m, uint64_t pos, const void *from,
 			   size_t n)
 {
 	size_t at = pos & (m->tx_size - 1);
 	size_t part = l5_map_span(at, n, m->tx_size);
 
-	if (!L5_MAP_FLAT && n >= L5_PAST_CACHE) {
-		l5_map_past(m->tx + at, from, n);
+	if (!L5_MAP_FLAT && n >= L5_COPY_LARGE) {
+		l5_copy_in(m->tx + at, from, n);
 		return;
 	}
 	l5_map_bytes(m->tx + at, from, part);
@@ -687,6 +651,10 @@ static void l5_map_copy_out(struct l5_map *m, uint64_t pos, void *to, size_t n)
 	size_t at = pos & (m->rx_size - 1);
 	size_t part = l5_map_span(at, n, m->rx_size);
 
+	if (!L5_MAP_FLAT) {
+		l5_copy_out(to, m->rx + at, n);
+		return;
+	}
 	l5_map_bytes(to, m->rx + at, part);
 	if (L5_MAP_FLAT && part < n)
 		l5_map_bytes((uint8_t *)to + part, m->rx, n - part);

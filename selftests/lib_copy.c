@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Every way to copy a large payload: the same bytes as memcpy(), and none
+ * beyond, at each alignment of both ends.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "kselftest_harness.h"
+#include "copy.h"
+
+#define PAGE	4096u
+#define MOST	(2 * PAGE)
+
+typedef void copy_fn(void *to, const void *from, size_t n);
+
+static copy_fn *const ways[] = {
+	l5_copy_past, l5_copy_words, l5_copy_in, l5_copy_out,
+};
+
+/* Pages, and after them one that nobody may touch. */
+static uint8_t *fenced(size_t n)
+{
+	uint8_t *p = mmap(NULL, n + PAGE, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED || mprotect(p + n, PAGE, PROT_NONE))
+		abort();
+	return p;
+}
+
+FIXTURE(copy)
+{
+	uint8_t *from;
+	uint8_t *to;
+};
+
+FIXTURE_SETUP(copy)
+{
+	size_t i;
+
+	self->from = fenced(MOST);
+	self->to = fenced(MOST);
+	for (i = 0; i < MOST; i++)
+		self->from[i] = i * 7 + i / 251;
+}
+
+FIXTURE_TEARDOWN(copy)
+{
+	munmap(self->from, MOST + PAGE);
+	munmap(self->to, MOST + PAGE);
+}
+
+/* Is exactly what lies at @to from @from's, and all around it untouched? */
+static int right(const uint8_t *base, const uint8_t *to, const uint8_t *from,
+		 size_t n)
+{
+	const uint8_t *p;
+
+	if (memcmp(to, from, n))
+		return 0;
+	for (p = base; p < to; p++)
+		if (*p != 0xa5)
+			return 0;
+	for (p = to + n; p < base + MOST; p++)
+		if (*p != 0xa5)
+			return 0;
+	return 1;
+}
+
+TEST_F(copy, each_alignment)
+{
+	static const size_t lengths[] = {
+		0, 1, 7, 63, 64, 65, 127, 960, 961, 1024, 2048 + 13, 4096,
+	};
+	size_t w, l, a, b;
+
+	for (w = 0; w < sizeof(ways) / sizeof(*ways); w++)
+		for (l = 0; l < sizeof(lengths) / sizeof(*lengths); l++)
+			for (a = 0; a < 70; a += 3)
+				for (b = 0; b < 70; b += 5) {
+					memset(self->to, 0xa5, MOST);
+					ways[w](self->to + a, self->from + b,
+						lengths[l]);
+					ASSERT_EQ(1, right(self->to,
+							   self->to + a,
+							   self->from + b,
+							   lengths[l]))
+						TH_LOG("way %zu, %zu bytes", w,
+						       lengths[l]);
+				}
+}
+
+/* A read or a write of a byte too many is a fault here. */
+TEST_F(copy, up_to_the_end)
+{
+	size_t w, n;
+
+	for (w = 0; w < sizeof(ways) / sizeof(*ways); w++)
+		for (n = 0; n < 1200; n++) {
+			uint8_t *to = self->to + MOST - n;
+			uint8_t *from = self->from + MOST - n;
+
+			memset(self->to, 0xa5, MOST);
+			ways[w](to, from, n);
+			ASSERT_EQ(1, right(self->to, to, from, n));
+		}
+}
+
+/* Whether QEMU generates the code is what the kernel says, too. */
+TEST(emulated)
+{
+	char line[4096];
+	FILE *f = fopen("/proc/cpuinfo", "r");
+	bool tcg = false, flag = false;
+
+	ASSERT_NE(NULL, f);
+	while (fgets(line, sizeof(line), f)) {
+		if (strstr(line, "QEMU TCG"))
+			tcg = true;
+		if (strstr(line, "hypervisor"))
+			flag = true;
+	}
+	fclose(f);
+	if (!flag)
+		EXPECT_FALSE(l5_copy_emulated());
+	if (tcg)
+		EXPECT_TRUE(l5_copy_emulated());
+}
+
+TEST_HARNESS_MAIN
