@@ -9,15 +9,18 @@ KVER	?= $(if $(wildcard /lib/modules/$(shell uname -r)/build),$(shell \
 		uname -r),$(LAB_KVER))
 KDIR	?= /lib/modules/$(KVER)/build
 PREFIX	?= /usr/local
+DKMS	?= dkms
+SRCTREE	?= /usr/src
 T	?=
 
 SUBDIRS	:= userspace bench
 
 # What a bare Debian 12 lacks, by what needs it.
 DEPS_BUILD := build-essential linux-headers-amd64
+DEPS_DKMS  := dkms
 DEPS_LAB   := linux-image-amd64 qemu-system-x86 busybox-static cpio kmod \
 	      linux-source-6.1 xz-utils
-DEPS_TEST  := iproute2 nftables gawk spin tcpdump
+DEPS_TEST  := iproute2 nftables gawk spin tcpdump pkgconf
 DEPS_LINT  := sparse codespell shellcheck
 
 all: module tools			## build the module and the tools
@@ -28,12 +31,21 @@ module: deps-build
 tools: deps-build
 	for d in $(SUBDIRS); do $(MAKE) -C $$d || exit; done
 
-install: all				## install for the running kernel
-	$(MAKE) -C $(KDIR) M=$(CURDIR) modules_install
-	depmod $(KVER)
+# The module by DKMS, for KVER and each kernel to come; DKMS= is for KVER alone,
+# and so it is where DKMS cannot be had. DESTDIR only lays files there.
+install: deps-build			## install (PREFIX, KVER, DKMS=, DESTDIR)
+	@if [ -z "$(DKMS)" ]; then d=; elif [ -n "$(DESTDIR)" ] || \
+		vm/deps $(DEPS_DKMS); then d="$(DKMS)"; else d=; \
+		echo "no DKMS: the module goes to $(KVER) alone" >&2; fi; \
+	$(INSTALL_ENV) DKMS="$$d" ./install-module add
 	$(MAKE) -C userspace install PREFIX=$(PREFIX)
-	install -D -m 644 uapi/l5.h $(PREFIX)/include/linux/l5.h
-	install -D -m 644 uapi/l5_ring.h $(PREFIX)/include/linux/l5_ring.h
+
+uninstall:				## undo that, whichever way it was
+	$(INSTALL_ENV) DKMS="$(DKMS)" ./install-module remove
+	$(MAKE) -C userspace uninstall PREFIX=$(PREFIX)
+
+INSTALL_ENV = KVER="$(KVER)" KDIR="$(KDIR)" MAKE="$(MAKE)" \
+	DESTDIR="$(DESTDIR)" SRCTREE="$(SRCTREE)"
 
 demo check check-debug bench lint: KVER = $(LAB_KVER)
 
@@ -70,10 +82,10 @@ deps-lab: deps-build
 	@vm/deps $(DEPS_LAB)
 
 deps-test: deps-lab
-	@vm/deps $(DEPS_TEST)
+	@vm/deps $(DEPS_TEST) $(DEPS_DKMS)
 
 deps-lint:
 	@vm/deps $(DEPS_LINT)
 
-.PHONY: all module tools install demo check model check-debug bench lint \
-	clean help deps-build deps-lab deps-test deps-lint
+.PHONY: all module tools install uninstall demo check model check-debug bench \
+	lint clean help deps-build deps-lab deps-test deps-lint
