@@ -249,13 +249,16 @@ module_for() {
 # half-dead guest and fails the run anyway, so it ends it. The CPU's mitigations
 # only cost time here. The time-outs of the watchdogs are longer than the
 # kernel's own, so that they mean something on an emulated, overcommitted CPU.
+# In a debug kernel memory that is charged can be refused apart from the rest
+# (failslab's cache-filter, which no file of a running kernel can set up).
 command_line() {
-	local khz
+	local khz faults=''
 	khz=$(tsc_khz)
+	[ "$KERNEL" = debug ] && faults='slub_debug=A,kmalloc-cg-*'
 	echo "console=ttyS0 loglevel=5 quiet panic=-1 oops=panic mitigations=off" \
 	     "tsc=reliable no_timer_check nokaslr log_buf_len=4M" \
 	     "watchdog_thresh=30 rcupdate.rcu_cpu_stall_timeout=60" \
-	     "printk.time=1 ${khz:+tsc_early_khz=$khz} $APPEND"
+	     "printk.time=1 ${khz:+tsc_early_khz=$khz} $faults $APPEND"
 }
 
 # The frequency of the host's time stamp counter (see tsc.c), measured once a
