@@ -18,6 +18,7 @@
 
 #include "kselftest_harness.h"
 #include "conn.h"
+#include "l5test.h"
 #include "libl5.h"
 #include "mailbox.h"
 #include "native.h"
@@ -33,14 +34,6 @@ static int slow(void)
 #else
 	return 1;
 #endif
-}
-
-static unsigned int rnd(uint64_t *s)
-{
-	*s ^= *s << 13;
-	*s ^= *s >> 7;
-	*s ^= *s << 17;
-	return *s >> 16;
 }
 
 static uint8_t *box_new(void)
@@ -142,18 +135,18 @@ TEST_F_TIMEOUT(box, scan, 200)
 	/* from one in 4096 to all of them */
 	for (i = 0; i < turns; i++) {
 		if (!(i % 100)) {
-			unsigned int many = 1u << rnd(&seed) % 13, n;
+			unsigned int many = 1u << l5_rnd(&seed) % 13, n;
 
 			memset(box, 0, BYTES);
 			for (n = 0; n < many; n++)
-				box[rnd(&seed) % BYTES] = rnd(&seed);
+				box[l5_rnd(&seed) % BYTES] = l5_rnd(&seed);
 		}
-		from = rnd(&seed) % (L5_MAILBOX_LINES + 1);
-		end = rnd(&seed) % (L5_MAILBOX_LINES + 1);
+		from = l5_rnd(&seed) % (L5_MAILBOX_LINES + 1);
+		end = l5_rnd(&seed) % (L5_MAILBOX_LINES + 1);
 		if (from > end)
 			end = L5_MAILBOX_LINES;
 		ASSERT_EQ(0, differ(box, from, end));
-		box[rnd(&seed) % BYTES] = rnd(&seed) % 2 * rnd(&seed);
+		box[l5_rnd(&seed) % BYTES] = l5_rnd(&seed) % 2 * l5_rnd(&seed);
 	}
 }
 
@@ -303,10 +296,10 @@ static void *storm_set(void *arg)
 
 	for (t = 0; t < s->turns; t++) {
 		/* each connection has one peer */
-		i = rnd(&seed) % (s->n / SETTERS) * SETTERS + p->k;
+		i = l5_rnd(&seed) % (s->n / SETTERS) * SETTERS + p->k;
 		l5_store(&s->record[i], l5_load(&s->record[i]) + 1);
 		/* AA, pairs with BB */
-		l5_store_release(&s->b->byte[i], 1 + rnd(&seed) % 255);
+		l5_store_release(&s->b->byte[i], 1 + l5_rnd(&seed) % 255);
 		if (!(t % 64))
 			sched_yield();
 	}
@@ -711,8 +704,8 @@ static void *set_all(void *arg)
 	uint64_t seed = 3;
 
 	while (l5_load(&byte[0]) != 0xaa) {
-		l5_store(&byte[1 + rnd(&seed) % (BYTES - 1)], rnd(&seed));
-		if (!(rnd(&seed) % 256))
+		l5_store(&byte[1 + l5_rnd(&seed) % (BYTES - 1)], l5_rnd(&seed));
+		if (!(l5_rnd(&seed) % 256))
 			sched_yield();
 	}
 	return NULL;

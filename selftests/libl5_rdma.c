@@ -19,33 +19,26 @@
 #include "kselftest_harness.h"
 #include "l5test.h"
 #include "libl5.h"
+#include "libl5_ends.h"
 #include "rdma_here.h"
-
-enum { MOVE_MS = 30000 };
 
 FIXTURE(rdma)
 {
+	struct place at;
 	int listener;
-	char port[8];
 	struct l5_conn *c, *s;
 };
 
 FIXTURE_SETUP(rdma)
 {
-	struct sockaddr_in sa;
-	socklen_t len = sizeof(sa);
-
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGPIPE, SIG_IGN);
 	if (!rdma_here())
 		SKIP(return, "no RDMA device can be made here");
 	setenv("L5_TRANSPORT", "rdma", 1);
-	self->listener = l5_listen(RDMA_HERE, "0", 64);
+	self->listener = place_listen(&self->at, RDMA_HERE);
 	ASSERT_LE(0, self->listener);
-	ASSERT_EQ(0, getsockname(self->listener, (struct sockaddr *)&sa,
-				 &len));
-	snprintf(self->port, sizeof(self->port), "%d", ntohs(sa.sin_port));
-	self->c = l5_connect(RDMA_HERE, self->port, SOCK_CLOEXEC);
+	self->c = place_connect(&self->at, SOCK_CLOEXEC);
 	ASSERT_NE(NULL, self->c);
 	self->s = l5_accept(self->listener, SOCK_CLOEXEC);
 	ASSERT_NE(NULL, self->s);
@@ -64,7 +57,7 @@ FIXTURE_TEARDOWN(rdma)
 /* Wait until it is mapped; what is sent meanwhile has to be read. */
 static bool moved(struct l5_conn *c)
 {
-	int64_t end = l5_now_ms() + MOVE_MS * l5_slow();
+	int64_t end = l5_now_ms() + RDMA_MOVE_MS;
 
 	while (!l5_conn_mapped(c)) {
 		if (errno != EAGAIN || l5_now_ms() > end)
@@ -72,70 +65,6 @@ static bool moved(struct l5_conn *c)
 		usleep(1000);
 	}
 	return l5_getopt(l5_conn_fd(c), L5_TRANSPORT) == L5_TRANSPORT_RDMA;
-}
-
-/* Ways to move the next @n bytes of a stream; how many went */
-enum { SENDS = 6, RECVS = 6 };
-
-static ssize_t send_way(struct l5_conn *c, int way, uint8_t *buf, size_t n)
-{
-	struct iovec v[2] = { { buf, n / 3 }, { buf + n / 3, n - n / 3 } };
-	ssize_t got;
-	void *p;
-
-	switch (way) {
-	case 0:
-		return l5_send(c, buf, n, 0);
-	case 1:
-		return l5_sendv(c, v, 2, MSG_NOSIGNAL);
-	case 2:
-		got = l5_reserve(c, &p, n, 0);
-		if (got <= 0)
-			return got;
-		memcpy(p, buf, got);
-		return l5_commit(c, got);
-	case 3:
-		/* somebody else's turn, and nothing comes of it */
-		if (l5_reserve(c, &p, n, 0) <= 0 || l5_commit(c, 0))
-			return -1;
-		return l5_send(c, buf, n, MSG_MORE);
-	case 4:
-		return send(l5_conn_fd(c), buf, n, 0);
-	default:
-		return writev(l5_conn_fd(c), v, 2);
-	}
-}
-
-static ssize_t recv_way(struct l5_conn *c, int way, uint8_t *buf, size_t n)
-{
-	struct iovec v[2] = { { buf, n / 3 }, { buf + n / 3, n - n / 3 } };
-	const void *p;
-	ssize_t got;
-
-	switch (way) {
-	case 0:
-		return l5_recv(c, buf, n, 0);
-	case 1:
-		return l5_recvv(c, v, 2, 0);
-	case 2:
-		got = l5_peek(c, &p, 0);
-		if (got <= 0)
-			return got;
-		if ((size_t)got > n)
-			got = n;
-		memcpy(buf, p, got);
-		return l5_release(c, got) ? -1 : got;
-	case 3:
-		got = l5_peek(c, &p, 0);
-		if (got <= 0)
-			return got;
-		return l5_release(c, 0) ? -1 : l5_recv(c, buf, n, 0);
-	case 4:
-		return recv(l5_conn_fd(c), buf, n, 0);
-	default:
-		got = l5_recv(c, buf, n, MSG_PEEK);
-		return got <= 0 ? got : l5_recv(c, buf, got, MSG_WAITALL);
-	}
 }
 
 struct stream {
@@ -148,17 +77,9 @@ struct stream {
 	int err;
 };
 
-static unsigned int rnd(uint64_t *s)
-{
-	*s ^= *s << 13;
-	*s ^= *s >> 7;
-	*s ^= *s << 17;
-	return *s >> 16;
-}
-
 static size_t some(struct stream *s, size_t max)
 {
-	size_t n = 1 + rnd(&s->seed) % (rnd(&s->seed) % 4 ? 300 : max);
+	size_t n = 1 + l5_rnd(&s->seed) % (l5_rnd(&s->seed) % 4 ? 300 : max);
 
 	return n;
 }
@@ -166,7 +87,7 @@ static size_t some(struct stream *s, size_t max)
 static void *stream_send(void *arg)
 {
 	struct stream *s = arg;
-	int64_t end = l5_now_ms() + MOVE_MS * l5_slow();
+	int64_t end = l5_now_ms() + RDMA_MOVE_MS;
 	uint8_t buf[20000];
 	ssize_t n;
 
@@ -174,7 +95,7 @@ static void *stream_send(void *arg)
 		size_t len = some(s, sizeof(buf));
 
 		l5_fill(buf, len, s->at);
-		n = send_way(s->c, rnd(&s->seed) % SENDS, buf, len);
+		n = send_way(s->c, l5_rnd(&s->seed) % SENDS_BLOCK, buf, len);
 		if (n <= 0) {
 			s->err = errno;
 			break;
@@ -200,7 +121,7 @@ static void *stream_recv(void *arg)
 	ssize_t n;
 
 	for (;;) {
-		n = recv_way(s->c, rnd(&s->seed) % RECVS, buf,
+		n = recv_way(s->c, l5_rnd(&s->seed) % RECVS_BLOCK, buf,
 			     some(s, sizeof(buf)));
 		if (n <= 0) {
 			s->err = n ? errno : 0;
@@ -277,13 +198,13 @@ TEST_F_TIMEOUT(rdma, stays, 100)
 
 	ASSERT_TRUE(moved(self->c));
 	setenv("L5_TRANSPORT", "base", 1);
-	c = l5_connect(RDMA_HERE, self->port, 0);
+	c = place_connect(&self->at, 0);
 	ASSERT_NE(NULL, c);
 	EXPECT_FALSE(l5_conn_mapped(c));
 	EXPECT_EQ(EOPNOTSUPP, errno);
 	EXPECT_EQ(0, l5_close(c));
 	setenv("L5_TRANSPORT", "udp", 1);
-	EXPECT_EQ(NULL, l5_connect(RDMA_HERE, self->port, 0));
+	EXPECT_EQ(NULL, place_connect(&self->at, 0));
 	EXPECT_EQ(EINVAL, errno);
 	setenv("L5_TRANSPORT", "rdma", 1);
 	setenv("L5_RDMA_WAIT", "1s", 1);
@@ -303,13 +224,13 @@ TEST_F_TIMEOUT(rdma, waits, 100)
 	pthread_t t;
 	void *ret;
 
-	s = l5_connect(RDMA_HERE, self->port, 0);
+	s = place_connect(&self->at, 0);
 	ASSERT_NE(NULL, s);
 	l5_close(s);
 	l5_close(l5_accept(self->listener, 0));
 	setenv("L5_RDMA_WAIT", "60000", 1);
 	pthread_create(&t, NULL, accept_one, &self->listener);
-	c = l5_connect(RDMA_HERE, self->port, 0);
+	c = place_connect(&self->at, 0);
 	ASSERT_NE(NULL, c);
 	pthread_join(t, &ret);
 	s = ret;
@@ -475,7 +396,7 @@ TEST_F_TIMEOUT(rdma, killed, 400)
 	int i;
 
 	for (i = 0; i < 8; i++) {
-		struct l5_conn *c = l5_connect(RDMA_HERE, self->port, 0);
+		struct l5_conn *c = place_connect(&self->at, 0);
 		struct l5_conn *s = l5_accept(self->listener, 0);
 
 		ASSERT_TRUE(moved(c));
@@ -495,9 +416,10 @@ struct many {
 	struct l5_event e[CLIENTS];
 };
 
-static bool many_one(struct many *m, int i, int listener, const char *port)
+static bool many_one(struct many *m, int i, int listener,
+		     const struct place *at)
 {
-	m->c[i] = l5_connect(RDMA_HERE, port, 0);
+	m->c[i] = place_connect(at, 0);
 	m->s[i] = l5_accept(listener, 0);
 	if (!m->c[i] || !m->s[i] || l5_mailbox_attach(m->b, m->s[i]))
 		return false;
@@ -531,7 +453,7 @@ TEST_F_TIMEOUT(rdma, mailbox, 400)
 	/* the one before has none */
 	ASSERT_EQ(0, l5_mailbox_attach(m.b, self->s));
 	for (i = 0; i < CLIENTS; i++)
-		ASSERT_TRUE(many_one(&m, i, self->listener, self->port));
+		ASSERT_TRUE(many_one(&m, i, self->listener, &self->at));
 	for (i = 0; i < CLIENTS; i++)
 		for (j = 0; j < i; j++)
 			ASSERT_NE(l5_conn_mailbox(m.s[i]),
@@ -577,7 +499,7 @@ TEST_F_TIMEOUT(rdma, mailbox, 400)
 	ASSERT_EQ(0, l5_recv(m.s[3], buf, 64, 0));
 	ASSERT_EQ(0, l5_close(m.s[3]));
 	/* another in its place */
-	ASSERT_TRUE(many_one(&m, 3, self->listener, self->port));
+	ASSERT_TRUE(many_one(&m, 3, self->listener, &self->at));
 	ASSERT_EQ(2, l5_send(m.c[3], "hi", 2, 0));
 	ASSERT_EQ(1, l5_wait_any(m.e, CLIENTS, -1));
 	ASSERT_EQ(POLLIN, m.e[3].revents);

@@ -20,29 +20,26 @@
 #include "l5test.h"
 #include "l5_ring.h"
 #include "libl5.h"
+#include "libl5_ends.h"
 #include "rdma_here.h"
 
-enum { WAIT_MS = 30000, ROUNDS = 60 };
+enum { ROUNDS = 60 };
 
 FIXTURE(found)
 {
+	struct place at;
 	int listener;
-	struct sockaddr_in sa;
 };
 
 FIXTURE_SETUP(found)
 {
-	socklen_t len = sizeof(self->sa);
-
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGPIPE, SIG_IGN);
 	if (!rdma_here())
 		SKIP(return, "no RDMA device can be made here");
 	setenv("L5_TRANSPORT", "rdma", 1);
-	self->listener = l5_listen(RDMA_HERE, "0", 64);
+	self->listener = place_listen(&self->at, RDMA_HERE);
 	ASSERT_LE(0, self->listener);
-	ASSERT_EQ(0, getsockname(self->listener, (struct sockaddr *)&self->sa,
-				 &len));
 }
 
 FIXTURE_TEARDOWN(found)
@@ -62,18 +59,6 @@ static int client(const struct sockaddr_in *sa)
 	return fd;
 }
 
-static bool moved(int fd)
-{
-	int64_t end = l5_now_ms() + WAIT_MS * l5_slow();
-
-	while (l5_getopt(fd, L5_TRANSPORT) != L5_TRANSPORT_RDMA) {
-		if (l5_now_ms() > end)
-			return false;
-		usleep(1000);
-	}
-	return true;
-}
-
 /* A tail one word further was a batch without a record, and a wild write. */
 TEST_F_TIMEOUT(found, short_tail, 120)
 {
@@ -81,12 +66,12 @@ TEST_F_TIMEOUT(found, short_tail, 120)
 	struct pollfd p;
 	int c, s;
 
-	c = client(&self->sa);
+	c = client(&self->at.sin);
 	ASSERT_LE(0, c);
 	s = accept(self->listener, NULL, NULL);
 	ASSERT_LE(0, s);
-	ASSERT_TRUE(moved(c));
-	ASSERT_TRUE(moved(s));
+	ASSERT_TRUE(rdma_moved(c));
+	ASSERT_TRUE(rdma_moved(s));
 	own = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, c,
 		   L5_MMAP_OWN);
 	ASSERT_NE(MAP_FAILED, own);
@@ -94,10 +79,10 @@ TEST_F_TIMEOUT(found, short_tail, 120)
 	ioctl(c, L5_IOC_DOORBELL, L5_BELL_DATA);
 	/* his own connection ends, with an error; nobody else's does */
 	p = (struct pollfd){ .fd = c };
-	ASSERT_EQ(1, poll(&p, 1, WAIT_MS * l5_slow()));
+	ASSERT_EQ(1, poll(&p, 1, RDMA_MOVE_MS));
 	ASSERT_TRUE(p.revents & (POLLERR | POLLHUP));
 	p = (struct pollfd){ .fd = s, .events = POLLIN };
-	ASSERT_EQ(1, poll(&p, 1, WAIT_MS * l5_slow()));
+	ASSERT_EQ(1, poll(&p, 1, RDMA_MOVE_MS));
 	ASSERT_GT(0, recv(s, &p, 1, 0));
 	close(c);
 	close(s);
@@ -135,7 +120,7 @@ TEST_F_TIMEOUT(found, disconnect_twice, 180)
 	for (i = 0; i < ROUNDS; i++) {
 		pthread_t t[3];
 
-		c = client(&self->sa);
+		c = client(&self->at.sin);
 		ASSERT_LE(0, c);
 		s = accept(self->listener, NULL, NULL);
 		ASSERT_LE(0, s);
@@ -147,8 +132,8 @@ TEST_F_TIMEOUT(found, disconnect_twice, 180)
 		for (j = 0; j < 3; j++)
 			pthread_join(t[j], NULL);
 		/* and it is as good as new, but for RDMA */
-		ASSERT_EQ(0, connect(c, (struct sockaddr *)&self->sa,
-				     sizeof(self->sa)));
+		ASSERT_EQ(0, connect(c, (struct sockaddr *)&self->at.sin,
+				     sizeof(self->at.sin)));
 		close(s);
 		s = accept(self->listener, NULL, NULL);
 		ASSERT_LE(0, s);
@@ -165,7 +150,7 @@ TEST_F_TIMEOUT(found, option_in_time, 120)
 {
 	int c, s, i;
 
-	c = client(&self->sa);
+	c = client(&self->at.sin);
 	ASSERT_LE(0, c);
 	if (setsockopt(c, SOL_TCP, TCP_ULP, "tls", 4)) {
 		/* without kTLS the option itself fails, and counts for less */

@@ -24,41 +24,10 @@
 #include "kselftest_harness.h"
 #include "ends.h"
 #include "libl5.h"
+#include "libl5_ends.h"
 #include "mapping.h"
 
 #define LONG_MS		(60000 * l5_slow())
-
-/* A place to listen at: by host and port, or by a path and NULL. */
-struct place {
-	char host[64];
-	char port[16];
-};
-
-static int place_listen(struct place *p, bool unix_socket)
-{
-	struct sockaddr_in sin;
-	socklen_t len = sizeof(sin);
-	static int count;
-	int fd;
-
-	if (unix_socket) {
-		snprintf(p->host, sizeof(p->host), "@libl5-%d-%d", getpid(),
-			 count++);
-		p->port[0] = 0;
-		return l5_listen(p->host, NULL, 200);
-	}
-	strcpy(p->host, "127.0.0.1");
-	fd = l5_listen(p->host, "0", 200);
-	if (fd < 0 || getsockname(fd, (struct sockaddr *)&sin, &len))
-		return -1;
-	snprintf(p->port, sizeof(p->port), "%d", ntohs(sin.sin_port));
-	return fd;
-}
-
-static struct l5_conn *place_connect(const struct place *p, int flags)
-{
-	return l5_connect(p->host, p->port[0] ? p->port : NULL, flags);
-}
 
 FIXTURE(lib)
 {
@@ -70,17 +39,17 @@ FIXTURE(lib)
 
 FIXTURE_VARIANT(lib)
 {
-	bool unix_socket;
+	const char *host;
 };
 
 FIXTURE_VARIANT_ADD(lib, inet)
 {
-	.unix_socket = false,
+	.host = "127.0.0.1",
 };
 
 FIXTURE_VARIANT_ADD(lib, unix)
 {
-	.unix_socket = true,
+	.host = NULL,
 };
 
 FIXTURE_SETUP(lib)
@@ -88,7 +57,7 @@ FIXTURE_SETUP(lib)
 	if (!l5_present())
 		_exit(255);
 	signal(SIGPIPE, SIG_IGN);
-	self->listener = place_listen(&self->at, variant->unix_socket);
+	self->listener = place_listen(&self->at, variant->host);
 	ASSERT_LE(0, self->listener);
 	self->c = place_connect(&self->at, SOCK_CLOEXEC);
 	ASSERT_NE(NULL, self->c);
@@ -111,87 +80,6 @@ FIXTURE_TEARDOWN(lib)
 	close(self->listener);
 }
 
-/* Each way to send the next @n bytes of a stream; how many went. */
-enum { SENDS = 8, RECVS = 8 };
-
-static ssize_t send_way(struct l5_conn *c, int way, uint8_t *buf, size_t n)
-{
-	struct iovec v[3] = {
-		{ buf, n / 3 },
-		{ buf + n / 3, 0 },
-		{ buf + n / 3, n - n / 3 },
-	};
-	int fd = l5_conn_fd(c);
-	ssize_t got;
-	void *p;
-
-	switch (way) {
-	case 0:
-		return l5_send(c, buf, n, 0);
-	case 1:
-		return l5_sendv(c, v, 3, 0);
-	case 2:
-		got = l5_reserve(c, &p, n, 0);
-		if (got <= 0)
-			return got;
-		memcpy(p, buf, got);
-		return l5_commit(c, got);
-	case 3:
-		return write(fd, buf, n);
-	case 4:
-		return writev(fd, v, 3);
-	case 5:
-		return send(fd, buf, n, MSG_DONTWAIT);
-	case 6:
-		return l5_send(c, buf, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-	default:
-		return l5_send(c, buf, n, MSG_MORE);
-	}
-}
-
-static ssize_t recv_way(struct l5_conn *c, int way, uint8_t *buf, size_t n)
-{
-	struct iovec v[3] = {
-		{ buf, n / 3 },
-		{ buf + n / 3, 0 },
-		{ buf + n / 3, n - n / 3 },
-	};
-	int fd = l5_conn_fd(c);
-	const void *p;
-	ssize_t got;
-
-	switch (way) {
-	case 0:
-		return l5_recv(c, buf, n, 0);
-	case 1:
-		return l5_recvv(c, v, 3, 0);
-	case 2:
-		got = l5_peek(c, &p, 0);
-		if (got <= 0)
-			return got;
-		if ((size_t)got > n)
-			got = n;
-		memcpy(buf, p, got);
-		return l5_release(c, got) ? -1 : got;
-	case 3:
-		return read(fd, buf, n);
-	case 4:
-		return readv(fd, v, 3);
-	case 5:
-		got = l5_recv(c, buf, n, MSG_PEEK);
-		if (got <= 0)
-			return got;
-		return l5_recv(c, buf, got, MSG_WAITALL);
-	case 6:
-		got = recv(fd, buf, n, MSG_PEEK);
-		if (got <= 0)
-			return got;
-		return l5_recvv(c, &(struct iovec){ buf, got }, 1, 0);
-	default:
-		return l5_recv(c, buf, n, MSG_DONTWAIT);
-	}
-}
-
 struct stream {
 	struct l5_conn *c;
 	uint64_t total;
@@ -209,13 +97,13 @@ static void *stream_send(void *arg)
 	ssize_t n;
 
 	while (at < s->total && !s->bad) {
-		len = 1 + map_rnd(&s->seed) % 300;
-		if (!(map_rnd(&s->seed) % 16))
-			len = 1 + map_rnd(&s->seed) % (1 << 20);
+		len = 1 + l5_rnd(&s->seed) % 300;
+		if (!(l5_rnd(&s->seed) % 16))
+			len = 1 + l5_rnd(&s->seed) % (1 << 20);
 		if (len > s->total - at)
 			len = s->total - at;
 		l5_fill(buf, len, at);
-		n = send_way(s->c, s->way < 0 ? map_rnd(&s->seed) % SENDS :
+		n = send_way(s->c, s->way < 0 ? l5_rnd(&s->seed) % WAYS :
 					       (unsigned int)s->way, buf, len);
 		if (n > 0)
 			at += n;
@@ -237,10 +125,10 @@ static void *stream_recv(void *arg)
 	ssize_t n;
 
 	while (at < s->total && !s->bad) {
-		len = 1 + map_rnd(&s->seed) % 300;
-		if (!(map_rnd(&s->seed) % 16))
-			len = 1 + map_rnd(&s->seed) % (1 << 20);
-		n = recv_way(s->c, s->way < 0 ? map_rnd(&s->seed) % RECVS :
+		len = 1 + l5_rnd(&s->seed) % 300;
+		if (!(l5_rnd(&s->seed) % 16))
+			len = 1 + l5_rnd(&s->seed) % (1 << 20);
+		n = recv_way(s->c, s->way < 0 ? l5_rnd(&s->seed) % WAYS :
 					       (unsigned int)s->way, buf, len);
 		if (n > 0) {
 			s->bad += l5_check(buf, n, at) >= 0;
@@ -286,7 +174,7 @@ TEST_F_TIMEOUT(lib, each_way, 600)
 {
 	int way;
 
-	for (way = 0; way < SENDS; way++)
+	for (way = 0; way < WAYS; way++)
 		ASSERT_TRUE(streams(self->c, self->s, 2 << 20, way));
 }
 
@@ -454,7 +342,7 @@ TEST_F(lib, reset)
 	char buf[100];
 	int i;
 
-	if (variant->unix_socket)
+	if (!variant->host)
 		SKIP(return, "AF_UNIX resets otherwise");
 	signal(SIGPIPE, on_pipe);
 	EXPECT_EQ(4, l5_send(self->c, "lost", 4, 0));
@@ -492,7 +380,7 @@ TEST_F(lib, error_after_bytes)
 	ssize_t n;
 	int i;
 
-	if (variant->unix_socket)
+	if (!variant->host)
 		SKIP(return, "AF_UNIX resets otherwise");
 	for (i = 0; i < 2; i++) {
 		if (i)
@@ -798,7 +686,7 @@ TEST_F_TIMEOUT(lib, killed, 300)
 			}
 		}
 		last = round << 24;
-		for (i = map_rnd(&seed) % 2000; i; i--) {
+		for (i = l5_rnd(&seed) % 2000; i; i--) {
 			ASSERT_EQ(64, l5_recv(self->s, msg, 64, MSG_WAITALL));
 			ASSERT_EQ(last++, msg[0]);
 		}
@@ -839,8 +727,8 @@ TEST_F(lib, other_descriptors)
 	EXPECT_EQ(0, memcmp(buf, "onetwo", 6));
 	EXPECT_EQ(0, l5_close(d));
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
-	ASSERT_TRUE(map_pass(sv[0], self->cfd));
-	fd = map_take(sv[1]);
+	ASSERT_TRUE(end_pass(sv[0], self->cfd));
+	fd = end_take(sv[1]);
 	ASSERT_LE(0, fd);
 	d = l5_map(fd);
 	ASSERT_NE(NULL, d);

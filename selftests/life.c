@@ -616,46 +616,6 @@ TEST_F_TIMEOUT(life, dup_keeps_it, 120)
 	EXPECT_EQ(0, end_drain(self->c, 0, &err));
 }
 
-static int pass(int via, int fd)
-{
-	char ctl[CMSG_SPACE(sizeof(int))] = "", b = 0;
-	struct iovec iov = { .iov_base = &b, .iov_len = 1 };
-	struct msghdr m = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = ctl,
-		.msg_controllen = sizeof(ctl),
-	};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	return sendmsg(via, &m, 0);
-}
-
-static int take(int via)
-{
-	char ctl[CMSG_SPACE(sizeof(int))] = "", b;
-	struct iovec iov = { .iov_base = &b, .iov_len = 1 };
-	struct msghdr m = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = ctl,
-		.msg_controllen = sizeof(ctl),
-	};
-	struct cmsghdr *c;
-	int fd = -1;
-
-	if (recvmsg(via, &m, 0) != 1)
-		return -1;
-	c = CMSG_FIRSTHDR(&m);
-	if (c)
-		memcpy(&fd, CMSG_DATA(c), sizeof(int));
-	return fd;
-}
-
 /* In flight over AF_UNIX, the socket lives; lost in flight, it is closed. */
 TEST_F_TIMEOUT(life, passed_in_flight, 120)
 {
@@ -665,11 +625,11 @@ TEST_F_TIMEOUT(life, passed_in_flight, 120)
 		ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sp));
 		ASSERT_TRUE(pair(self->listener, &self->to, &c, &s));
 		ASSERT_TRUE(end_put(c, 3000, 0));
-		ASSERT_EQ(1, pass(sp[0], s));
+		ASSERT_TRUE(end_pass(sp[0], s));
 		close(s);
 		ASSERT_TRUE(end_put(c, 3000, 3000));
 		if (i & 1) {
-			s = take(sp[1]);
+			s = end_take(sp[1]);
 			ASSERT_LE(0, s);
 			ASSERT_TRUE(end_get(s, 6000, 0));
 			ASSERT_TRUE(end_exchange(c, s, 3000, 0));
@@ -692,8 +652,8 @@ TEST_F_TIMEOUT(life, both_ends_lost_in_flight, 120)
 
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sp));
 	ASSERT_TRUE(end_put(self->c, 3000, 0));
-	ASSERT_EQ(1, pass(sp[0], self->s));
-	ASSERT_EQ(1, pass(sp[1], self->c));
+	ASSERT_TRUE(end_pass(sp[0], self->s));
+	ASSERT_TRUE(end_pass(sp[1], self->c));
 	close(self->c);
 	close(self->s);
 	close(sp[0]);

@@ -21,23 +21,6 @@
 
 #define LONG_MS		(60000 * l5_slow())
 
-static long long read_number(const char *path)
-{
-	FILE *f = fopen(path, "re");
-	long long v = -1;
-
-	if (f && fscanf(f, "%lld", &v) != 1)
-		v = -1;
-	if (f)
-		fclose(f);
-	return v;
-}
-
-static long long references(void)
-{
-	return read_number("/sys/module/af_l5/refcnt");
-}
-
 /* The column "sockets" of our line of /proc/net/protocols. */
 static long long sockets(void)
 {
@@ -81,7 +64,7 @@ FIXTURE_SETUP(module)
 	self->home = net_current();
 	ASSERT_LE(0, self->home);
 	/* nobody else uses the module; what was before us ends a moment later */
-	ASSERT_TRUE(comes_back(references, 0));
+	ASSERT_TRUE(comes_back(l5_references, 0));
 }
 
 FIXTURE_TEARDOWN(module)
@@ -133,7 +116,7 @@ TEST_F_TIMEOUT(module, ten_thousand_short_ones, 900)
 		ASSERT_EQ(0, short_ones(l, &to, 100));
 		close(l);
 	}
-	ASSERT_TRUE(comes_back(references, 0));
+	ASSERT_TRUE(comes_back(l5_references, 0));
 	for (i = 0; i < PROCS; i++) {
 		pid[i] = fork();
 		ASSERT_LE(0, pid[i]);
@@ -158,7 +141,7 @@ TEST_F_TIMEOUT(module, ten_thousand_short_ones, 900)
 	}
 	EXPECT_EQ(done + 2 * (PROCS * EACH + 200),
 		  l5_stat("conn_shm") + l5_stat("conn_base"));
-	EXPECT_TRUE(comes_back(references, 0));
+	EXPECT_TRUE(comes_back(l5_references, 0));
 	EXPECT_TRUE(comes_back(sockets, socks));
 	EXPECT_TRUE(end_stat_reaches("pairs", 0));
 	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
@@ -228,7 +211,7 @@ TEST_F_TIMEOUT(module, remove_and_insert, 300)
 		close(c);
 		EXPECT_EQ(-EWOULDBLOCK, module_remove());
 		close(s);
-		ASSERT_TRUE(comes_back(references, 0));
+		ASSERT_TRUE(comes_back(l5_references, 0));
 		ASSERT_EQ(0, module_remove());
 		/* gone, and with it all it had registered */
 		EXPECT_EQ(-1, access("/proc/net/l5", F_OK));
@@ -321,7 +304,7 @@ TEST_F_TIMEOUT(module, remove_under_traffic, 600)
 	TH_LOG("removed %d times, refused %d times", removed, refused);
 	EXPECT_LT(0, removed);
 	EXPECT_LT(0, refused);
-	EXPECT_TRUE(comes_back(references, 0));
+	EXPECT_TRUE(comes_back(l5_references, 0));
 }
 
 /*
@@ -389,7 +372,7 @@ TEST_F_TIMEOUT(module, namespace_deleted, 300)
 		close(l);
 		EXPECT_TRUE(torn_down("l5gone"));
 	}
-	EXPECT_TRUE(comes_back(references, 0));
+	EXPECT_TRUE(comes_back(l5_references, 0));
 }
 
 /* One end's namespace goes; the connection holds it until it is closed. */

@@ -699,21 +699,6 @@ TEST_F_TIMEOUT(limit, counters, 300)
 	EXPECT_EQ(0, l5_stat("violations"));
 }
 
-static long long cg_read(const char *dir, const char *file)
-{
-	char path[160];
-	long long v = -1;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, file);
-	f = fopen(path, "re");
-	if (f && fscanf(f, "%lld", &v) != 1)
-		v = -1;
-	if (f)
-		fclose(f);
-	return v;
-}
-
 /*
  * Rings are charged to who connects. In a small memory cgroup sending gives an
  * errno when no more can be had, or works; afterwards all is given back.
@@ -729,7 +714,7 @@ TEST_F_TIMEOUT(limit, memory_cgroup, 300)
 	sh("echo +memory >/sys/fs/cgroup/cgroup.subtree_control; mkdir -p %s",
 	   dir);
 	sh("echo 0 >%s/memory.swap.max", dir);
-	if (cg_read(dir, "memory.current") < 0)
+	if (l5_number("/sys/fs/cgroup/l5_limit/memory.current") < 0)
 		SKIP(return, "no memory cgroups");
 	ASSERT_EQ(0, pipe(up));
 	ASSERT_EQ(0, pipe(down));
@@ -766,7 +751,7 @@ TEST_F_TIMEOUT(limit, memory_cgroup, 300)
 		_exit(6);
 	}
 	ASSERT_EQ(1, read(up[0], &b, 1));
-	charged = cg_read(dir, "memory.current");
+	charged = l5_number("/sys/fs/cgroup/l5_limit/memory.current");
 	TH_LOG("charged with 3 MiB in the ring: %lld KiB", charged >> 10);
 	EXPECT_LE(3 << 20, charged);
 	ASSERT_EQ(0, sh("echo 12M >%s/memory.max", dir));
@@ -781,7 +766,7 @@ TEST_F_TIMEOUT(limit, memory_cgroup, 300)
 	close(self->listener);
 	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
 	for (i = 0; i < 500; i++) {
-		after = cg_read(dir, "memory.current");
+		after = l5_number("/sys/fs/cgroup/l5_limit/memory.current");
 		if (after < 1 << 20)
 			break;
 		usleep(20000);

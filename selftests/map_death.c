@@ -46,13 +46,7 @@ FIXTURE_VARIANT_ADD(death, unix)
 
 FIXTURE_SETUP(death)
 {
-	if (!l5_present())
-		_exit(255);
-	signal(SIGPIPE, SIG_IGN);
-	ASSERT_TRUE(net_unshare());
-	l5_sysctl("match_ms", 10000);
-	ASSERT_LE(0, l5_sysctl("ring_kb", 16));
-	ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+	ASSERT_TRUE(map_begin(variant->at, 16, self->fd));
 }
 
 FIXTURE_TEARDOWN(death)
@@ -251,9 +245,7 @@ TEST_F_TIMEOUT(death, at_every_step, 600)
 		bool held = at != TX_NO_BELL && at != RX_NO_BELL;
 		pid_t pid, other;
 
-		close(self->fd[0]);
-		close(self->fd[1]);
-		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		ASSERT_TRUE(map_again(variant->at, self->fd));
 		memset(sh, 0, sizeof(*sh));
 		ASSERT_TRUE(before_holder(self->fd, at));
 		pid = fork();
@@ -315,9 +307,7 @@ TEST_F_TIMEOUT(death, of_the_last_one, 300)
 
 		if (at == TX_NO_WAKE || at == RX_NO_WAKE)
 			continue;
-		close(self->fd[0]);
-		close(self->fd[1]);
-		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		ASSERT_TRUE(map_again(variant->at, self->fd));
 		memset(sh, 0, sizeof(*sh));
 		ASSERT_TRUE(before_holder(self->fd, at));
 		pid = fork();
@@ -383,9 +373,7 @@ TEST_F_TIMEOUT(death, holder_unmaps, 300)
 		if (at == TX_NO_WAKE || at == RX_NO_WAKE || at == TX_NO_BELL ||
 		    at == RX_NO_BELL)
 			continue;
-		close(self->fd[0]);
-		close(self->fd[1]);
-		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		ASSERT_TRUE(map_again(variant->at, self->fd));
 		memset(sh, 0, sizeof(*sh));
 		ASSERT_TRUE(before_holder(self->fd, at));
 		pid = fork();
@@ -443,9 +431,7 @@ TEST_F_TIMEOUT(death, bell_not_rung, 300)
 		struct mapping m;
 		pid_t pid, peer;
 
-		close(self->fd[0]);
-		close(self->fd[1]);
-		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		ASSERT_TRUE(map_again(variant->at, self->fd));
 		memset(sh, 0, sizeof(*sh));
 		peer = fork();
 		ASSERT_LE(0, peer);
@@ -531,7 +517,7 @@ static void crowd_send(struct crowd *cr, int fd, int life)
 	for (i = 0; i < EACH && !l5_load(&cr->stop); i++) {
 		for (k = 0; k < MSG / 4; k++)
 			msg[k] = life << 16 | i;
-		n = map_rnd(&seed) % 4 ? mapping_send(&m, msg, MSG, 0) :
+		n = l5_rnd(&seed) % 4 ? mapping_send(&m, msg, MSG, 0) :
 		    send(fd, msg, MSG, 0);
 		if (n != MSG) {
 			fprintf(stderr, "# send: %zd %m\n", n);
@@ -539,8 +525,8 @@ static void crowd_send(struct crowd *cr, int fd, int life)
 			_exit(2);
 		}
 		l5_store_release(&cr->returned[life], i + 1);
-		if (map_rnd(&seed) % 64 == 0)
-			usleep(map_rnd(&seed) % 1000);
+		if (l5_rnd(&seed) % 64 == 0)
+			usleep(l5_rnd(&seed) % 1000);
 	}
 	_exit(0);
 }
@@ -556,7 +542,7 @@ static void crowd_recv(struct crowd *cr, int fd, uint64_t seed)
 		_exit(1);
 	}
 	for (;;) {
-		n = map_rnd(&seed) % 4 ? mapping_recv(&m, msg, MSG, 0) :
+		n = l5_rnd(&seed) % 4 ? mapping_recv(&m, msg, MSG, 0) :
 		    recv(fd, msg, MSG, 0);
 		if (!n)
 			_exit(0);
@@ -613,8 +599,8 @@ TEST_F_TIMEOUT(death, at_random, 300)
 			close(self->fd[0]);
 			crowd_recv(cr, self->fd[1], seed + i);
 		}
-		usleep(map_rnd(&seed) % 12000);
-		i = map_rnd(&seed) % (SENDERS + RECEIVERS);
+		usleep(l5_rnd(&seed) % 12000);
+		i = l5_rnd(&seed) % (SENDERS + RECEIVERS);
 		kill(pid[i], SIGKILL);
 		map_reap(pid[i]);
 		pid[i] = 0;
@@ -749,9 +735,7 @@ TEST_F_TIMEOUT(death, stopped_holder, 300)
 		pid_t pid, other;
 		uint8_t b[10];
 
-		close(self->fd[0]);
-		close(self->fd[1]);
-		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		ASSERT_TRUE(map_again(variant->at, self->fd));
 		memset(sh, 0, sizeof(*sh));
 		ASSERT_TRUE(before_holder(self->fd, at));
 		pid = fork();

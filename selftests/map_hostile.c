@@ -94,10 +94,10 @@ static uint64_t some_value(struct mapping *m, uint64_t *s)
 		l5_load(&m->peer->tx_tail) + m->rx_size,
 		l5_load(&m->peer->tx_tail) - m->rx_size - 8,
 		l5_load(&m->peer->rx_head) + m->tx_size,
-		(uint64_t)map_rnd(s) << 32 | map_rnd(s), map_rnd(s) & 0xffff,
+		(uint64_t)l5_rnd(s) << 32 | l5_rnd(s), l5_rnd(s) & 0xffff,
 	};
 
-	return t[map_rnd(s) % ARRAY_SIZE(t)];
+	return t[l5_rnd(s) % ARRAY_SIZE(t)];
 }
 
 static uint32_t some_lock(struct mapping *m, uint64_t *s)
@@ -106,10 +106,10 @@ static uint32_t some_lock(struct mapping *m, uint64_t *s)
 		0, 1, 2, 3, m->id, m->id + 1, m->id | L5_LOCK_WAITERS,
 		m->id | L5_LOCK_DIED, L5_LOCK_DIED, L5_LOCK_WAITERS,
 		L5_LOCK_DIED | L5_LOCK_WAITERS, L5_LOCK_KERNEL, 0xffffffff,
-		L5_LOCK_KERNEL | L5_LOCK_WAITERS, map_rnd(s),
+		L5_LOCK_KERNEL | L5_LOCK_WAITERS, l5_rnd(s),
 	};
 
-	return t[map_rnd(s) % ARRAY_SIZE(t)];
+	return t[l5_rnd(s) % ARRAY_SIZE(t)];
 }
 
 static uint64_t some_header(struct mapping *m, uint64_t *s)
@@ -119,12 +119,12 @@ static uint64_t some_header(struct mapping *m, uint64_t *s)
 		0, valid, valid | 1, valid | 8, valid | (m->tx_size - 16),
 		valid | (m->tx_size - 15), valid | (m->tx_size - 8),
 		valid | m->tx_size, valid | 0xffffffff, valid | 0x80000000,
-		valid | map_rnd(s) % m->tx_size, 1, 0xffffffff, -1ULL,
+		valid | l5_rnd(s) % m->tx_size, 1, 0xffffffff, -1ULL,
 		valid | 1ULL << 32 | 8, 0x7fffffff00000008ULL,
-		(uint64_t)map_rnd(s) << 32 | map_rnd(s),
+		(uint64_t)l5_rnd(s) << 32 | l5_rnd(s),
 	};
 
-	return t[map_rnd(s) % ARRAY_SIZE(t)];
+	return t[l5_rnd(s) % ARRAY_SIZE(t)];
 }
 
 static void put_header(struct mapping *m, uint64_t pos, uint64_t hdr)
@@ -140,11 +140,11 @@ static void scribble(struct mapping *m, enum mood kind, uint64_t *s)
 	unsigned int i, n;
 
 	if (kind == ALL)
-		kind = map_rnd(s) % ALL;
+		kind = l5_rnd(s) % ALL;
 	switch (kind) {
 	case LIES:
 		v = some_value(m, s);
-		switch (map_rnd(s) % 7) {
+		switch (l5_rnd(s) % 7) {
 		case 0:
 			l5_store(&c->rx_wait, v);
 			return;
@@ -164,19 +164,19 @@ static void scribble(struct mapping *m, enum mood kind, uint64_t *s)
 			return;
 		case 5:
 			*(volatile uint64_t *)((uint8_t *)c + 8 *
-			 (sizeof(*c) / 8 + map_rnd(s) %
+			 (sizeof(*c) / 8 + l5_rnd(s) %
 			  (MAP_PAGE / 8 - sizeof(*c) / 8))) = v;
 			return;
 		default:
-			ioctl(m->fd, L5_IOC_DOORBELL, map_rnd(s) & 3);
-			ioctl(m->fd, L5_IOC_ARM, map_rnd(s) & 3);
+			ioctl(m->fd, L5_IOC_DOORBELL, l5_rnd(s) & 3);
+			ioctl(m->fd, L5_IOC_ARM, l5_rnd(s) & 3);
 			return;
 		}
 	case RECORDS:
 		/* a chain from where the victim is, perhaps all around */
-		n = map_rnd(s) % 4 ? map_rnd(s) % 32 : m->tx_size / 16;
-		v = map_rnd(s) % 3 ? 1 + map_rnd(s) % 8 :
-		    1 + map_rnd(s) % (m->tx_size / 4);
+		n = l5_rnd(s) % 4 ? l5_rnd(s) % 32 : m->tx_size / 16;
+		v = l5_rnd(s) % 3 ? 1 + l5_rnd(s) % 8 :
+		    1 + l5_rnd(s) % (m->tx_size / 4);
 		for (i = 0; i < n; i++)
 			put_header(m, pos + i * l5_rec_size(v), valid | v);
 		l5_store(&c->tx_tail, pos + n * l5_rec_size(v));
@@ -187,7 +187,7 @@ static void scribble(struct mapping *m, enum mood kind, uint64_t *s)
 		return;
 	case CURSORS:
 		v = some_value(m, s);
-		switch (map_rnd(s) % 5) {
+		switch (l5_rnd(s) % 5) {
 		case 0:
 			l5_store(&c->rx_head, v);
 			break;
@@ -206,28 +206,28 @@ static void scribble(struct mapping *m, enum mood kind, uint64_t *s)
 			l5_store(&c->rx_pos, v);
 			l5_store(&c->rx_head, v);
 		}
-		ioctl(m->fd, L5_IOC_DOORBELL, map_rnd(s) & 3);
+		ioctl(m->fd, L5_IOC_DOORBELL, l5_rnd(s) & 3);
 		return;
 	case LOCKS:
 		v = some_lock(m, s);
-		if (map_rnd(s) & 1)
+		if (l5_rnd(s) & 1)
 			l5_store(&c->tx_lock, v);
 		else
 			l5_store(&c->rx_lock, v);
-		if (map_rnd(s) % 4 == 0)
-			ioctl(m->fd, L5_IOC_UNLOCK, map_rnd(s) & 1);
+		if (l5_rnd(s) % 4 == 0)
+			ioctl(m->fd, L5_IOC_UNLOCK, l5_rnd(s) & 1);
 		return;
 	default:
-		switch (map_rnd(s) % 4) {
+		switch (l5_rnd(s) % 4) {
 		case 0:
 			put_header(m, pos, some_header(m, s));
 			break;
 		case 1:
-			put_header(m, pos + 8 * (map_rnd(s) % 64),
+			put_header(m, pos + 8 * (l5_rnd(s) % 64),
 				   some_header(m, s));
 			break;
 		case 2:
-			put_header(m, map_rnd(s), some_header(m, s));
+			put_header(m, l5_rnd(s), some_header(m, s));
 			break;
 		default:
 			put_header(m, l5_load(&m->own->tx_tail),
@@ -248,16 +248,16 @@ static void scribbler(int fd, enum mood mood, struct arena *a, uint64_t seed)
 	memset(b, 0x77, sizeof(b));
 	while (!l5_load(&a->stop)) {
 		/* now and then as one should, so that there is something on */
-		switch (map_rnd(&seed) % 8) {
+		switch (l5_rnd(&seed) % 8) {
 		case 0:
-			send(fd, b, 1 + map_rnd(&seed) % sizeof(b),
+			send(fd, b, 1 + l5_rnd(&seed) % sizeof(b),
 			     MSG_DONTWAIT | MSG_NOSIGNAL);
 			break;
 		case 1:
 			recv(fd, b, sizeof(b), MSG_DONTWAIT);
 			break;
 		case 2:
-			usleep(map_rnd(&seed) % 300);
+			usleep(l5_rnd(&seed) % 300);
 			break;
 		default:
 			scribble(&m, mood, &seed);
@@ -375,7 +375,7 @@ static void v_uring(struct victim *v, long want)
 	int what;
 
 	memset(v->b + CANARY + want, 0xc5, CANARY);
-	what = map_rnd(&v->seed) % 4;
+	what = l5_rnd(&v->seed) % 4;
 	switch (what) {
 	case 0:
 		io_uring_prep_recv(sqe, v->fd, v->b + CANARY, want, 0);
@@ -413,7 +413,7 @@ static void v_uring(struct victim *v, long want)
 /* One call, or a few. */
 static void v_step(struct victim *v)
 {
-	uint32_t r = map_rnd(&v->seed);
+	uint32_t r = l5_rnd(&v->seed);
 	long want = 1 + r % (r & 0x1000 ? BUF : 100);
 	struct pollfd p = { .fd = v->fd, .events = POLLIN | POLLOUT };
 	struct iovec iov[2] = {
@@ -576,7 +576,7 @@ static int victim(int fd, enum api api, struct arena *a, uint64_t seed,
 	fcntl(fd, F_SETFL, O_RDWR);
 	end = l5_now_ms() + MAP_LONG_MS / 2;
 	for (i = 0; i < 100; i++) {
-		n = v_recv(&v, 1 + map_rnd(&v.seed) % BUF, 0);
+		n = v_recv(&v, 1 + l5_rnd(&v.seed) % BUF, 0);
 
 		if (v.wrong)
 			return 3;

@@ -19,7 +19,6 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/select.h>
-#include <sys/sendfile.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,13 +51,7 @@ FIXTURE_VARIANT_ADD(live, unix)
 
 FIXTURE_SETUP(live)
 {
-	if (!l5_present())
-		_exit(255);
-	signal(SIGPIPE, SIG_IGN);
-	ASSERT_TRUE(net_unshare());
-	l5_sysctl("match_ms", 10000);
-	ASSERT_LE(0, l5_sysctl("ring_kb", 64));
-	ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+	ASSERT_TRUE(map_begin(variant->at, 64, self->fd));
 }
 
 FIXTURE_TEARDOWN(live)
@@ -138,14 +131,13 @@ static bool wait_for(int fd, int events)
 static long send_some(struct flow *f, uint8_t *b, long want)
 {
 	bool mapped = f->how == MAPPED || (f->how == MIXED &&
-					   map_rnd(&f->seed) & 1);
-	long cut = map_rnd(&f->seed) % (want + 1), n;
+					   l5_rnd(&f->seed) & 1);
+	long cut = l5_rnd(&f->seed) % (want + 1), n;
 	struct iovec v[2] = { { b, cut }, { b + cut, want - cut } };
 	struct msghdr mh = { .msg_iov = v, .msg_iovlen = 2 };
-	int p[2], file;
 
 	if (mapped) {
-		switch (map_rnd(&f->seed) % 3) {
+		switch (l5_rnd(&f->seed) % 3) {
 		case 0:
 			return mapping_send(f->m, b, want, MSG_NOSIGNAL);
 		case 1:
@@ -161,7 +153,7 @@ static long send_some(struct flow *f, uint8_t *b, long want)
 			return n;
 		}
 	}
-	switch (map_rnd(&f->seed) % 9) {
+	switch (l5_rnd(&f->seed) % 9) {
 	case 0:
 		return write(f->fd, b, want);
 	case 1:
@@ -169,21 +161,9 @@ static long send_some(struct flow *f, uint8_t *b, long want)
 	case 2:
 		return sendmsg(f->fd, &mh, MSG_NOSIGNAL);
 	case 3:
-		file = memfd_create("l5", MFD_CLOEXEC);
-		if (file < 0 || pwrite(file, b, want, 0) != want)
-			return -1;
-		n = sendfile(f->fd, file, NULL, want);
-		close(file);
-		return n;
+		return end_sendfile(f->fd, b, want);
 	case 4:
-		if (want > 4000)
-			want = 4000;
-		if (pipe2(p, O_CLOEXEC) || write(p[1], b, want) != want)
-			return -1;
-		close(p[1]);
-		n = splice(p[0], NULL, f->fd, NULL, want, 0);
-		close(p[0]);
-		return n;
+		return end_splice_send(f->fd, b, want);
 	case 5:
 		if (!f->has_uring)
 			break;
@@ -210,7 +190,7 @@ static bool armed_wait(struct flow *f)
 {
 	int ready;
 
-	if (map_rnd(&f->seed) & 1) {
+	if (l5_rnd(&f->seed) & 1) {
 		ready = ioctl(f->fd, L5_IOC_ARM, L5_BELL_DATA);
 		if (ready)
 			return ready > 0;
@@ -226,15 +206,15 @@ static bool armed_wait(struct flow *f)
 static long recv_some(struct flow *f, uint8_t *b, long want, uint64_t pos)
 {
 	bool mapped = f->how == MAPPED || (f->how == MIXED &&
-					   map_rnd(&f->seed) & 1);
-	long cut = map_rnd(&f->seed) % (want + 1), n, k;
+					   l5_rnd(&f->seed) & 1);
+	long cut = l5_rnd(&f->seed) % (want + 1), n, k;
 	struct iovec v[2] = { { b, cut }, { b + cut, want - cut } };
 	struct msghdr mh = { .msg_iov = v, .msg_iovlen = 2 };
 	uint32_t flags;
-	int p[2], got;
+	int got;
 
 	if (mapped) {
-		switch (map_rnd(&f->seed) % 3) {
+		switch (l5_rnd(&f->seed) % 3) {
 		case 0:
 			return mapping_recv(f->m, b, want, 0);
 		case 1:
@@ -250,7 +230,7 @@ static long recv_some(struct flow *f, uint8_t *b, long want, uint64_t pos)
 			return n;
 		}
 	}
-	switch (map_rnd(&f->seed) % 10) {
+	switch (l5_rnd(&f->seed) % 10) {
 	case 0:
 		return read(f->fd, b, want);
 	case 1:
@@ -267,7 +247,7 @@ static long recv_some(struct flow *f, uint8_t *b, long want, uint64_t pos)
 		if (l5_check(b, n, pos) >= 0)
 			return -2;
 		memset(b, 0, n);
-		if (f->m && f->how == MIXED && map_rnd(&f->seed) & 1)
+		if (f->m && f->how == MIXED && l5_rnd(&f->seed) & 1)
 			return mapping_get(f->m, b, n);
 		return recv(f->fd, b, n, MSG_DONTWAIT);
 	case 5:
@@ -278,7 +258,7 @@ static long recv_some(struct flow *f, uint8_t *b, long want, uint64_t pos)
 			return wait_for(f->fd, POLLIN) ?
 			       recv(f->fd, b, want, 0) : -1;
 		k = got < want ? got : want;
-		if (f->m && f->how == MIXED && map_rnd(&f->seed) & 1)
+		if (f->m && f->how == MIXED && l5_rnd(&f->seed) & 1)
 			n = mapping_get(f->m, b, k);
 		else
 			n = recv(f->fd, b, k, MSG_DONTWAIT);
@@ -289,22 +269,7 @@ static long recv_some(struct flow *f, uint8_t *b, long want, uint64_t pos)
 			return wait_for(f->fd, POLLIN) ? -3 : -1;
 		return n;
 	case 7:
-		if (pipe2(p, O_CLOEXEC))
-			return -1;
-		n = splice(f->fd, NULL, p[1], NULL, want > 8000 ? 8000 : want,
-			   0);
-		close(p[1]);
-		for (k = 0; n > 0 && k < n;) {
-			long x = read(p[0], b + k, n - k);
-
-			if (x <= 0) {
-				n = -1;
-				break;
-			}
-			k += x;
-		}
-		close(p[0]);
-		return n;
+		return end_splice_recv(f->fd, b, want);
 	case 8:
 		if (!f->has_uring)
 			break;
@@ -322,10 +287,10 @@ static void *flow_run(void *arg)
 	long want, n;
 
 	while (!f->sends || f->moved < f->total) {
-		want = 1 + map_rnd(&f->seed) %
-		       (map_rnd(&f->seed) % 6 ? 3000 : FLOW_MAX);
-		if (map_rnd(&f->seed) % 50 == 0)
-			usleep(map_rnd(&f->seed) % 2000);
+		want = 1 + l5_rnd(&f->seed) %
+		       (l5_rnd(&f->seed) % 6 ? 3000 : FLOW_MAX);
+		if (l5_rnd(&f->seed) % 50 == 0)
+			usleep(l5_rnd(&f->seed) % 2000);
 		if (f->sends) {
 			if (want > f->total - f->moved)
 				want = f->total - f->moved;
@@ -473,9 +438,7 @@ TEST_F_TIMEOUT(live, mappings_come_and_go, 300)
 		pid_t pid;
 
 		ASSERT_LE(0, l5_sysctl("ring_kb", round ? 64 : 8));
-		close(self->fd[0]);
-		close(self->fd[1]);
-		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		ASSERT_TRUE(map_again(variant->at, self->fd));
 		pid = fork();
 		ASSERT_LE(0, pid);
 		if (!pid) {
@@ -484,11 +447,11 @@ TEST_F_TIMEOUT(live, mappings_come_and_go, 300)
 
 				if (mapping_open(&m, self->fd[0]))
 					_exit(1);
-				usleep(map_rnd(&seed) % 3000);
+				usleep(l5_rnd(&seed) % 3000);
 				if (mapping_open(&n, self->fd[1]))
 					_exit(2);
 				mapping_close(&m);
-				usleep(map_rnd(&seed) % 3000);
+				usleep(l5_rnd(&seed) % 3000);
 				mapping_close(&n);
 			}
 		}
@@ -594,14 +557,14 @@ TEST_F_TIMEOUT(live, one_step_after_the_other, 300)
 		self->fd[0] = w.fd[0];
 		self->fd[1] = w.fd[1];
 		for (i = 0; i < 500; i++) {
-			int e = map_rnd(&seed) & 1;
-			size_t n = 1 + map_rnd(&seed) %
-				   (map_rnd(&seed) & 3 ? 600 : kb << 10);
+			int e = l5_rnd(&seed) & 1;
+			size_t n = 1 + l5_rnd(&seed) %
+				   (l5_rnd(&seed) & 3 ? 600 : kb << 10);
 
 			if (n > FLOW_MAX)
 				n = FLOW_MAX;
 			/* mapped in the midst of it, perhaps for a while */
-			if (map_rnd(&seed) % 100 == 0) {
+			if (l5_rnd(&seed) % 100 == 0) {
 				if (w.m[e]) {
 					mapping_close(w.m[e]);
 					w.m[e] = NULL;
@@ -611,9 +574,9 @@ TEST_F_TIMEOUT(live, one_step_after_the_other, 300)
 					w.m[e] = &m[e];
 				}
 			}
-			ASSERT_TRUE(map_rnd(&seed) % 5 < 2 ?
-				    model_send(&w, e, n, map_rnd(&seed) & 1) :
-				    model_recv(&w, e, n, map_rnd(&seed) % 3));
+			ASSERT_TRUE(l5_rnd(&seed) % 5 < 2 ?
+				    model_send(&w, e, n, l5_rnd(&seed) & 1) :
+				    model_recv(&w, e, n, l5_rnd(&seed) % 3));
 			ASSERT_TRUE(model_right(&w)) {
 				TH_LOG("%d KiB, step %d", kb, i);
 			}
@@ -828,8 +791,8 @@ static int sleep_often(int fd, enum sleep_in in, bool mapped, long count,
 			if (!n)
 				break;
 		}
-		if (map_rnd(&seed) % 4 == 0)
-			usleep(map_rnd(&seed) % 300);
+		if (l5_rnd(&seed) % 4 == 0)
+			usleep(l5_rnd(&seed) % 300);
 		*ack = pos + 1;
 	}
 	return 0;
@@ -851,9 +814,7 @@ TEST_F_TIMEOUT(live, doorbell_wakes, 600)
 		uint8_t b;
 		pid_t pid;
 
-		close(self->fd[0]);
-		close(self->fd[1]);
-		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		ASSERT_TRUE(map_again(variant->at, self->fd));
 		*ack = 0;
 		pid = fork();
 		ASSERT_LE(0, pid);
@@ -868,10 +829,10 @@ TEST_F_TIMEOUT(live, doorbell_wakes, 600)
 			if (*ack != (uint32_t)i + 1)
 				break;
 			/* now while it falls asleep, now while it sleeps */
-			if (map_rnd(&seed) % 4 == 0)
-				usleep(map_rnd(&seed) % 3000);
-			else if (map_rnd(&seed) & 1)
-				usleep(map_rnd(&seed) % 100);
+			if (l5_rnd(&seed) % 4 == 0)
+				usleep(l5_rnd(&seed) % 3000);
+			else if (l5_rnd(&seed) & 1)
+				usleep(l5_rnd(&seed) % 100);
 			l5_fill(&b, 1, i);
 			ASSERT_EQ(1, mapping_put(&m, &b, 1));
 		}
@@ -951,9 +912,7 @@ TEST_F_TIMEOUT(live, room_wakes, 600)
 		int status;
 		pid_t pid;
 
-		close(self->fd[0]);
-		close(self->fd[1]);
-		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		ASSERT_TRUE(map_again(variant->at, self->fd));
 		pid = fork();
 		ASSERT_LE(0, pid);
 		if (!pid)
@@ -972,8 +931,8 @@ TEST_F_TIMEOUT(live, room_wakes, 600)
 			ASSERT_EQ(-1, l5_check(b, n, pos));
 			pos += n;
 			/* let it fill up and sleep, now and then */
-			if (map_rnd(&seed) % 4 == 0)
-				usleep(map_rnd(&seed) % 2000);
+			if (l5_rnd(&seed) % 4 == 0)
+				usleep(l5_rnd(&seed) % 2000);
 		}
 		EXPECT_EQ(TOTAL, pos) {
 			TH_LOG("%s, writes %s", sleep_name[ways[k / 2]],
@@ -1057,9 +1016,7 @@ TEST_F_TIMEOUT(live, ends_are_seen, 300)
 		int a, z;
 
 		e = way & 1;
-		close(self->fd[0]);
-		close(self->fd[1]);
-		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		ASSERT_TRUE(map_again(variant->at, self->fd));
 		a = self->fd[e];
 		z = self->fd[!e];
 		ASSERT_EQ(0, mapping_open(&m, a));
@@ -1168,16 +1125,14 @@ TEST_F_TIMEOUT(live, close_races_mapped_send, 300)
 	int round, status;
 
 	for (round = 0; round < 60; round++) {
-		unsigned int nap = map_rnd(&seed) % 3000;
+		unsigned int nap = l5_rnd(&seed) % 3000;
 		struct mapping m;
 		uint8_t b[500];
 		int64_t end;
 		ssize_t n;
 		pid_t pid;
 
-		close(self->fd[0]);
-		close(self->fd[1]);
-		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		ASSERT_TRUE(map_again(variant->at, self->fd));
 		pid = fork();
 		ASSERT_LE(0, pid);
 		if (!pid) {
@@ -1196,11 +1151,11 @@ TEST_F_TIMEOUT(live, close_races_mapped_send, 300)
 		memset(b, 1, sizeof(b));
 		end = l5_now_ms() + MAP_LONG_MS;
 		do {
-			n = mapping_send(&m, b, 1 + map_rnd(&seed) % 500,
+			n = mapping_send(&m, b, 1 + l5_rnd(&seed) % 500,
 					 MSG_NOSIGNAL);
 			if (n < 0)
 				break;
-			if (map_rnd(&seed) % 8 == 0)
+			if (l5_rnd(&seed) % 8 == 0)
 				usleep(100);
 		} while (l5_now_ms() < end);
 		EXPECT_EQ(-1, n);
@@ -1431,9 +1386,7 @@ TEST_F_TIMEOUT(live, processes_share_an_end, 300)
 		pid_t pid[OF], other;
 		int via[2];
 
-		close(self->fd[0]);
-		close(self->fd[1]);
-		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		ASSERT_TRUE(map_again(variant->at, self->fd));
 		other = fork();
 		ASSERT_LE(0, other);
 		if (!other) {
@@ -1450,13 +1403,13 @@ TEST_F_TIMEOUT(live, processes_share_an_end, 300)
 			/* inherited by some, passed on to others */
 			if (i & 1) {
 				close(self->fd[0]);
-				self->fd[0] = map_take(via[1]);
+				self->fd[0] = end_take(via[1]);
 			}
 			_exit(take_turns(t, i, OF, self->fd[0], i != 2,
 					 ROUNDS));
 		}
 		for (i = 1; i < OF; i += 2)
-			ASSERT_TRUE(map_pass(via[0], self->fd[0]));
+			ASSERT_TRUE(end_pass(via[0], self->fd[0]));
 		close(self->fd[0]);
 		for (i = 0; i < OF; i++) {
 			status = map_reap(pid[i]);
@@ -1596,7 +1549,7 @@ static void *many_send(void *arg)
 		for (k = 0; k < MSG / 4; k++)
 			msg[k] = t->who << 24 | i;
 		/* the kernel sends now and then */
-		if (map_rnd(&t->seed) % 8)
+		if (l5_rnd(&t->seed) % 8)
 			t->bad += mapping_send(t->m, msg, MSG, 0) != MSG;
 		else
 			t->bad += send(t->m->fd, msg, MSG, 0) != MSG;
@@ -1612,7 +1565,7 @@ static void *many_recv(void *arg)
 	int k;
 
 	for (;;) {
-		if (map_rnd(&t->seed) % 8)
+		if (l5_rnd(&t->seed) % 8)
 			n = mapping_recv(t->m, msg, MSG, 0);
 		else
 			n = recv(t->m->fd, msg, MSG, 0);
@@ -1645,9 +1598,7 @@ TEST_F_TIMEOUT(live, threads_share_a_mapping, 300)
 
 	for (k = 0; k < 2; k++) {
 		ASSERT_LE(0, l5_sysctl("ring_kb", k ? 64 : 4));
-		close(self->fd[0]);
-		close(self->fd[1]);
-		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		ASSERT_TRUE(map_again(variant->at, self->fd));
 		ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
 		ASSERT_EQ(0, mapping_open(&o, self->fd[1]));
 		memset(t, 0, sizeof(t));

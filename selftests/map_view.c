@@ -56,16 +56,9 @@ FIXTURE_VARIANT_ADD(view, unix)
 	.at = "abstract:l5_map_view",
 };
 
-/* An own namespace, so that its counters are ours; small rings. */
 FIXTURE_SETUP(view)
 {
-	if (!l5_present())
-		_exit(255);
-	signal(SIGPIPE, SIG_IGN);
-	ASSERT_TRUE(net_unshare());
-	l5_sysctl("match_ms", 10000);
-	ASSERT_LE(0, l5_sysctl("ring_kb", 64));
-	ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+	ASSERT_TRUE(map_begin(variant->at, 64, self->fd));
 }
 
 FIXTURE_TEARDOWN(view)
@@ -1331,21 +1324,6 @@ TEST_F_TIMEOUT(view, hoarders, 120)
 	self->fd[0] = self->fd[1] = -1;
 }
 
-static long long cg_read(const char *dir, const char *file)
-{
-	char path[160];
-	long long v = -1;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, file);
-	f = fopen(path, "re");
-	if (f && fscanf(f, "%lld", &v) != 1)
-		v = -1;
-	if (f)
-		fclose(f);
-	return v;
-}
-
 /* The one who connected is charged, whoever of the two maps. */
 TEST_F_TIMEOUT(view, memory_cgroup, 180)
 {
@@ -1362,7 +1340,7 @@ TEST_F_TIMEOUT(view, memory_cgroup, 180)
 	self->fd[0] = self->fd[1] = -1;
 	sh("echo +memory >/sys/fs/cgroup/cgroup.subtree_control; mkdir -p %s",
 	   dir);
-	if (cg_read(dir, "memory.current") < 0)
+	if (l5_number("/sys/fs/cgroup/l5_map/memory.current") < 0)
 		SKIP(return, "no memory cgroups");
 	ASSERT_LE(0, l5_sysctl("ring_kb", 2048));
 	ASSERT_EQ(0, pipe(up));
@@ -1384,10 +1362,10 @@ TEST_F_TIMEOUT(view, memory_cgroup, 180)
 	s = accept(l, NULL, NULL);
 	ASSERT_LE(0, s);
 	ASSERT_EQ(1, read(up[0], &b, 1));
-	before = cg_read(dir, "memory.current");
+	before = l5_number("/sys/fs/cgroup/l5_map/memory.current");
 	/* we map, from outside; the child is charged */
 	ASSERT_EQ(0, mapping_open(&m, s));
-	after = cg_read(dir, "memory.current");
+	after = l5_number("/sys/fs/cgroup/l5_map/memory.current");
 	TH_LOG("charged: %lld KiB, mapped %lld KiB", before >> 10, after >> 10);
 	EXPECT_LE(before + (4 << 20), after);
 	ASSERT_EQ(1, write(down[1], "", 1));
@@ -1398,7 +1376,7 @@ TEST_F_TIMEOUT(view, memory_cgroup, 180)
 	mapping_close(&m);
 	EXPECT_TRUE(nothing_left());
 	for (i = 0; i < 500; i++) {
-		after = cg_read(dir, "memory.current");
+		after = l5_number("/sys/fs/cgroup/l5_map/memory.current");
 		if (after < 1 << 20)
 			break;
 		usleep(20000);
@@ -1491,18 +1469,6 @@ TEST_F_TIMEOUT(view, no_memory, 300)
 	EXPECT_TRUE(nothing_left());
 }
 
-static long long references(void)
-{
-	FILE *f = fopen("/sys/module/af_l5/refcnt", "re");
-	long long v = -1;
-
-	if (f && fscanf(f, "%lld", &v) != 1)
-		v = -1;
-	if (f)
-		fclose(f);
-	return v;
-}
-
 /* While anything is mapped the module stays, closed or not. */
 TEST_F_TIMEOUT(view, module_stays, 120)
 {
@@ -1517,7 +1483,7 @@ TEST_F_TIMEOUT(view, module_stays, 120)
 	}
 	/* the sockets themselves end a little later */
 	usleep(300000);
-	EXPECT_LT(0, references());
+	EXPECT_LT(0, l5_references());
 	EXPECT_EQ(-1, syscall(SYS_delete_module, "af_l5", O_NONBLOCK));
 	EXPECT_EQ(EWOULDBLOCK, errno);
 	EXPECT_EQ(0, map_touch(m[0].tx, true));
@@ -1525,10 +1491,10 @@ TEST_F_TIMEOUT(view, module_stays, 120)
 	EXPECT_EQ(0, madvise(m[0].tx, 2 * m[0].tx_size, MADV_DONTNEED));
 	EXPECT_EQ(0, map_touch(m[0].tx, true));
 	mapping_close(&m[0]);
-	EXPECT_LT(0, references());
+	EXPECT_LT(0, l5_references());
 	EXPECT_EQ(0, map_touch(m[1].rx, false));
 	mapping_close(&m[1]);
-	EXPECT_TRUE(UNTIL(references() == 0));
+	EXPECT_TRUE(UNTIL(l5_references() == 0));
 }
 
 /* First mappings of both ends by several at once, with traffic. */
@@ -1565,9 +1531,7 @@ TEST_F_TIMEOUT(view, race_to_map, 180)
 			pthread_join(t[i], &bad);
 			EXPECT_EQ(NULL, bad);
 		}
-		close(self->fd[0]);
-		close(self->fd[1]);
-		ASSERT_TRUE(map_pair(variant->at, &self->fd[0], &self->fd[1]));
+		ASSERT_TRUE(map_again(variant->at, self->fd));
 	}
 }
 

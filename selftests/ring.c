@@ -19,23 +19,6 @@
 #include "kselftest_harness.h"
 #include "ring_view.h"
 
-#define VALID(len)	((__u64)L5_REC_VALID << 32 | (__u32)(len))
-
-/* Sanitizers cost up to twenty times: they see the same cases, fewer bytes. */
-#if defined(__SANITIZE_ADDRESS__) || TSAN_BUILD
-#define SLOW		8
-#else
-#define SLOW		1
-#endif
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
-
 FIXTURE(ring)
 {
 	bool mirror;
@@ -167,11 +150,11 @@ TEST_F_TIMEOUT(ring, every_offset, 600)
 		ring_new(&r, size, self->mirror);
 		/* Old bytes that look like headers, should one be read. */
 		for (off = 0; off < size; off += 8)
-			*(__u64 *)(r.prod.data + off) = VALID(off | 1);
+			*(__u64 *)(r.prod.data + off) = RING_VALID(off | 1);
 		for (off = 0; off < size; off += step) {
 			/* all of a small ring; of a large one the seam */
 			step = 8;
-			if (size > 8192 / SLOW + 4096 && off >= 64 &&
+			if (size > 8192 / RING_SLOW + 4096 && off >= 64 &&
 			    off < size - 128)
 				step = size / 32 - 8;
 			if (off < size - 64 && off + step > size - 64)
@@ -323,10 +306,10 @@ TEST_F(ring, take)
 {
 	struct l5_cons c = { .head = 4096 - 8, .size = 4096 };
 	struct l5_ctrl own = { .rx_head = 4096 - 8 };
-	__u64 hdr = VALID(100);
+	__u64 hdr = RING_VALID(100);
 
 	ASSERT_EQ(1, l5_cons_peek(&c, &hdr));
-	hdr = VALID(4000);
+	hdr = RING_VALID(4000);
 	ASSERT_EQ(1, l5_cons_peek(&c, &hdr));
 	EXPECT_EQ(100, c.len);
 	EXPECT_EQ(0, l5_cons_take(&c, &own, 0));
@@ -559,7 +542,7 @@ static void run_init(struct run *run, uint32_t size, bool mirror,
 	bell_init(&run->data, kind);
 	bell_init(&run->space, kind);
 	run->longest = size / 2;
-	run->total = (uint64_t)size * 2000 / SLOW;
+	run->total = (uint64_t)size * 2000 / RING_SLOW;
 }
 
 static void run_start(struct run *run, uint64_t start)
@@ -714,17 +697,17 @@ static uint64_t hostile_word(uint64_t *seed, uint32_t size, uint64_t position)
 	case 1:
 		return ring_random(seed);
 	case 2:
-		return VALID(max - 4 + ring_random(seed) % 9);
+		return RING_VALID(max - 4 + ring_random(seed) % 9);
 	case 3:
-		return VALID(ring_random(seed) % (max + 1));
+		return RING_VALID(ring_random(seed) % (max + 1));
 	case 4:
-		return VALID(ring_random(seed) % 32);
+		return RING_VALID(ring_random(seed) % 32);
 	case 5:
-		return VALID(ring_random(seed));
+		return RING_VALID(ring_random(seed));
 	case 6:
 		return position - 64 + ring_random(seed) % 128 * 8;
 	default:
-		return VALID(1) | 1ull << (32 + ring_random(seed) % 32);
+		return RING_VALID(1) | 1ull << (32 + ring_random(seed) % 32);
 	}
 }
 
@@ -767,7 +750,7 @@ TEST_F_TIMEOUT(ring, hostile_producer, 120)
 		SKIP(return, "races on payload are what the peer does here");
 	ring_new(&h.r, c.size, self->mirror);
 	ASSERT_EQ(0, pthread_create(&t, NULL, hostile_producer, &h));
-	for (end = now() + 2; now() < end; ) {
+	for (end = ring_now() + 2; ring_now() < end; ) {
 		uint64_t head = c.head;
 		int ret = l5_cons_peek(&c, ring_slot(&h.r.cons, c.head));
 		uint32_t n;
@@ -819,7 +802,7 @@ TEST_F_TIMEOUT(ring, hostile_words, 120)
 	uint8_t scratch[4096];
 
 	ring_new(&r, c.size, self->mirror);
-	for (i = 0; i < 2000000 / SLOW; i++) {
+	for (i = 0; i < 2000000 / RING_SLOW; i++) {
 		__u64 w = hostile_word(&seed, c.size, c.head);
 		bool ok = w >> 32 == L5_REC_VALID && (__u32)w &&
 			  (__u32)w <= l5_rec_max(c.size);
@@ -869,7 +852,7 @@ TEST_F_TIMEOUT(ring, hostile_consumer, 120)
 
 	ring_new(&h.r, p.size, self->mirror);
 	ASSERT_EQ(0, pthread_create(&t, NULL, hostile_consumer, &h));
-	for (end = now() + 2; now() < end; ) {
+	for (end = ring_now() + 2; ring_now() < end; ) {
 		uint64_t head = p.head;
 		uint32_t room;
 

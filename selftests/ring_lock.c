@@ -18,22 +18,6 @@
 #include "kselftest_harness.h"
 #include "ring_view.h"
 
-#define VALID(len)	((__u64)L5_REC_VALID << 32 | (__u32)(len))
-
-#if defined(__SANITIZE_ADDRESS__) || TSAN_BUILD
-#define SLOW		8
-#else
-#define SLOW		1
-#endif
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
-
 FIXTURE(lock)
 {
 	bool mirror;
@@ -153,7 +137,7 @@ static void stage_set(struct stage *s)
 	uint32_t off;
 
 	for (off = 0; off < SIZE; off += 8)
-		*(__u64 *)(s->r.prod.data + off) = VALID(off | 1);
+		*(__u64 *)(s->r.prod.data + off) = RING_VALID(off | 1);
 	*ring_slot(&s->r.prod, s->start) = 0;
 	memset(s->r.prod.own, 0, sizeof(struct l5_ctrl));
 	memset(s->r.cons.own, 0, sizeof(struct l5_ctrl));
@@ -372,7 +356,7 @@ static struct stage *stage_new(bool mirror)
 
 TEST_F_TIMEOUT(lock, die_sending, 300)
 {
-	static const uint32_t seconds[] = { 1, 8, 60, 2000 / SLOW };
+	static const uint32_t seconds[] = { 1, 8, 60, 2000 / RING_SLOW };
 	struct heir h = { .died = 0 };
 	struct stage *s;
 	unsigned int i;
@@ -489,7 +473,7 @@ TEST_F_TIMEOUT(lock, garbage_sending, 120)
 	if (TSAN_BUILD)
 		SKIP(return, "one thread, and nothing for this tool");
 	ring_new(&r, SIZE, self->mirror);
-	for (i = 0; i < 4000000 / SLOW; i++) {
+	for (i = 0; i < 4000000 / RING_SLOW; i++) {
 		uint64_t base = (ring_random(&seed) % 4) << 40;
 		struct l5_prod p = { .head = garbage(&seed, base) & ~7ull,
 				     .size = SIZE };
@@ -518,7 +502,7 @@ TEST_F_TIMEOUT(lock, garbage_sending, 120)
 		if (ring_random(&seed) % 2) {
 			__u64 *slot = ring_slot(&r.prod, p.tail);
 
-			*slot = VALID(ring_random(&seed) % (SIZE + 64));
+			*slot = RING_VALID(ring_random(&seed) % (SIZE + 64));
 			if (ring_random(&seed) % 8 == 0)
 				*slot = ring_random(&seed);
 			if (l5_prod_mend(&p, r.prod.own, r.prod.peer, slot)) {
@@ -552,7 +536,7 @@ TEST_F_TIMEOUT(lock, garbage_taking, 120)
 	if (TSAN_BUILD)
 		SKIP(return, "one thread, and nothing for this tool");
 	ring_new(&r, SIZE, self->mirror);
-	for (i = 0; i < 4000000 / SLOW; i++) {
+	for (i = 0; i < 4000000 / RING_SLOW; i++) {
 		uint64_t base = (ring_random(&seed) % 4) << 40;
 		uint64_t head = garbage(&seed, base), pos, *slot;
 		struct l5_cons c = { .len = 3, .off = 9, .size = SIZE };
@@ -574,10 +558,10 @@ TEST_F_TIMEOUT(lock, garbage_taking, 120)
 		ASSERT_EQ(pos - head, c.off);
 		ASSERT_EQ(0, c.len);
 		slot = (uint64_t *)ring_slot(&r.prod, c.head);
-		*slot = VALID(ring_random(&seed) % 2 ? c.off + 1 :
+		*slot = RING_VALID(ring_random(&seed) % 2 ? c.off + 1 :
 			      ring_random(&seed) % (SIZE + 64));
 		if (ring_random(&seed) % 4 == 0)
-			*slot = VALID(c.off - 8 - ring_random(&seed) % 8);
+			*slot = RING_VALID(c.off - 8 - ring_random(&seed) % 8);
 		if (ring_random(&seed) % 2) {
 			l5_cons_mend(&c, r.cons.own,
 				     ring_slot(&r.cons, c.head));
@@ -1069,8 +1053,9 @@ TEST_F_TIMEOUT(lock, kill, 120)
 		ASSERT_LT(0, pids[i]);
 	}
 	/* on a busy machine until it was about something */
-	for (end = now() + 3; kills < 1500; kills++) {
-		if (now() > end && (is_set(t->died) >= 20 || now() > end + 60))
+	for (end = ring_now() + 3; kills < 1500; kills++) {
+		if (ring_now() > end && (is_set(t->died) >= 20 ||
+					 ring_now() > end + 60))
 			break;
 		usleep(200 + ring_random(&seed) % 4000);
 		i = ring_random(&seed) % MEMBERS;

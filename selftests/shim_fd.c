@@ -12,6 +12,8 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 
+#include "ends.h"
+
 static char buf[4096];
 
 #define SAYS(from, to, text)						\
@@ -285,54 +287,14 @@ SHIM_TEST(executes)
 	}
 }
 
-static int pass(int sock, int fd)
-{
-	union {
-		char text[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} u = { .text = "" };
-	struct iovec v = { "x", 1 };
-	struct msghdr m = {
-		.msg_iov = &v, .msg_iovlen = 1,
-		.msg_control = u.text, .msg_controllen = sizeof(u.text),
-	};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	return sendmsg(sock, &m, 0) == 1 ? 0 : -1;
-}
-
-static int receive(int sock)
-{
-	union {
-		char text[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} u;
-	char byte;
-	struct iovec v = { &byte, 1 };
-	struct msghdr m = {
-		.msg_iov = &v, .msg_iovlen = 1,
-		.msg_control = u.text, .msg_controllen = sizeof(u.text),
-	};
-	int fd;
-
-	if (recvmsg(sock, &m, 0) != 1 || !CMSG_FIRSTHDR(&m))
-		return -1;
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
-	return fd;
-}
-
 SHIM_TEST(passed_on)
 {
 	int a, b, c, i, s[2];
 
 	WARM_PAIR(L5, a, b);
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, s));
-	ASSERT_EQ(0, pass(s[0], b));
-	c = receive(s[1]);
+	ASSERT_TRUE(end_pass(s[0], b));
+	c = end_take(s[1]);
 	ASSERT_LE(0, c);
 	SAYS(a, c, "a copy");
 	for (i = 0; i < 20; i++) {

@@ -11,7 +11,7 @@
 
 #include "rdma_here.h"
 
-enum { MOVE_MS = 30000, CONNS = 8 };
+enum { CONNS = 8 };
 
 /* Before shim_again(), which runs all of this again. */
 __attribute__((constructor(101))) static void ask_for_rdma(void)
@@ -66,26 +66,13 @@ FIXTURE_TEARDOWN(far)
 	(void)_metadata;
 }
 
-/* Until RDMA has it, by no call that is counted. */
-static bool moved(int fd)
-{
-	int64_t end = l5_now_ms() + MOVE_MS * l5_slow();
-
-	while (l5_getopt(fd, L5_TRANSPORT) != L5_TRANSPORT_RDMA) {
-		if (l5_now_ms() > end)
-			return false;
-		usleep(1000);
-	}
-	return true;
-}
-
 /* Both are, and the library has noticed. */
 static bool mapped_pair(int *a, int *b)
 {
 	int before = shim_maps(), i;
 	char c;
 
-	if (!far_pair(a, b) || !moved(*a) || !moved(*b))
+	if (!far_pair(a, b) || !rdma_moved(*a) || !rdma_moved(*b))
 		return false;
 	for (i = 0; i < 200 && shim_maps() < before + 2; i++)
 		if (write(*a, "w", 1) != 1 || read(*b, &c, 1) != 1 ||
@@ -109,8 +96,8 @@ FAR_TEST(later)
 			ASSERT_EQ(1, write(a, "w", 1));
 			ASSERT_EQ(1, read(b, &c, 1));
 		}
-		ASSERT_TRUE(moved(a));
-		ASSERT_TRUE(moved(b));
+		ASSERT_TRUE(rdma_moved(a));
+		ASSERT_TRUE(rdma_moved(b));
 		for (i = 0; i < 80 && shim_maps() < before + 2; i++) {
 			ASSERT_EQ(1, write(a, "w", 1));
 			ASSERT_EQ(1, read(b, &c, 1));
@@ -148,23 +135,15 @@ struct stream {
 	int err;
 };
 
-static unsigned int rnd(uint64_t *s)
-{
-	*s ^= *s << 13;
-	*s ^= *s >> 7;
-	*s ^= *s << 17;
-	return *s >> 16;
-}
-
 static size_t some(struct stream *s, size_t max)
 {
-	return 1 + rnd(&s->seed) % (rnd(&s->seed) % 4 ? 300 : max);
+	return 1 + l5_rnd(&s->seed) % (l5_rnd(&s->seed) % 4 ? 300 : max);
 }
 
 static void *stream_send(void *arg)
 {
 	struct stream *s = arg;
-	int64_t end = l5_now_ms() + MOVE_MS * l5_slow();
+	int64_t end = l5_now_ms() + RDMA_MOVE_MS;
 	uint8_t buf[20000];
 	bool there = false;
 	ssize_t n;
@@ -177,7 +156,7 @@ static void *stream_send(void *arg)
 		struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
 
 		l5_fill(buf, len, s->at);
-		switch (rnd(&s->seed) % 5) {
+		switch (l5_rnd(&s->seed) % 5) {
 		case 0:
 			n = write(s->fd, buf, len);
 			break;
@@ -227,7 +206,7 @@ static void *stream_recv(void *arg)
 			{ buf, len / 3 }, { buf + len / 3, len - len / 3 },
 		};
 
-		switch (rnd(&s->seed) % 6) {
+		switch (l5_rnd(&s->seed) % 6) {
 		case 0:
 			n = read(s->fd, buf, len);
 			break;

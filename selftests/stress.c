@@ -13,12 +13,11 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 
-#include "l5test.h"
+#include "ends.h"
 
 #define CONNS		64
 #define BIGGEST		(300 << 10)
@@ -63,15 +62,6 @@ FIXTURE_TEARDOWN(stress)
 	(void)_metadata;
 }
 
-/* xorshift: each thread its own, all from one seed that is printed. */
-static unsigned int rnd(uint64_t *s)
-{
-	*s ^= *s << 13;
-	*s ^= *s >> 7;
-	*s ^= *s << 17;
-	return *s >> 32;
-}
-
 struct job {
 	pthread_t thread;
 	int fd;
@@ -93,15 +83,15 @@ static long send_some(struct job *j, char *b, long want, uint64_t pos)
 	struct iovec v[3];
 	struct msghdr m = { .msg_iov = v, .msg_iovlen = 3 };
 	struct mmsghdr mm[2];
-	unsigned int r = rnd(&j->seed);
+	unsigned int r = l5_rnd(&j->seed);
 	long cut1 = r % (want + 1), cut2 = cut1 + (want - cut1) / 2;
-	int p[2], n, f;
+	int n;
 
 	l5_fill(b, want, pos);
 	v[0] = (struct iovec){ b, cut1 };
 	v[1] = (struct iovec){ b + cut1, cut2 - cut1 };
 	v[2] = (struct iovec){ b + cut2, want - cut2 };
-	switch (rnd(&j->seed) % 9) {
+	switch (l5_rnd(&j->seed) % 9) {
 	case 0:
 		return write(j->fd, b, want);
 	case 1:
@@ -133,21 +123,9 @@ static long send_some(struct job *j, char *b, long want, uint64_t pos)
 		}
 		return n;
 	case 6:
-		f = memfd_create("l5", MFD_CLOEXEC);
-		if (f < 0 || pwrite(f, b, want, 0) != want)
-			return -1;
-		n = sendfile(j->fd, f, NULL, want);
-		close(f);
-		return n;
+		return end_sendfile(j->fd, b, want);
 	case 7:
-		if (want > 4000)
-			want = 4000;
-		if (pipe2(p, O_CLOEXEC) || write(p[1], b, want) != want)
-			return -1;
-		close(p[1]);
-		n = splice(p[0], NULL, j->fd, NULL, want, 0);
-		close(p[0]);
-		return n;
+		return end_splice_send(j->fd, b, want);
 	default:
 		return send(j->fd, b, want, MSG_NOSIGNAL);
 	}
@@ -159,14 +137,14 @@ static long recv_some(struct job *j, char *b, long want, uint64_t pos)
 	struct msghdr m = { .msg_iov = v, .msg_iovlen = 3 };
 	struct mmsghdr mm = { 0 };
 	struct pollfd pf = { j->fd, POLLIN, 0 };
-	unsigned int r = rnd(&j->seed);
+	unsigned int r = l5_rnd(&j->seed);
 	long cut1 = r % (want + 1), cut2 = cut1 + (want - cut1) / 2;
-	int p[2], n, k;
+	int n;
 
 	v[0] = (struct iovec){ b, cut1 };
 	v[1] = (struct iovec){ b + cut1, cut2 - cut1 };
 	v[2] = (struct iovec){ b + cut2, want - cut2 };
-	switch (rnd(&j->seed) % 9) {
+	switch (l5_rnd(&j->seed) % 9) {
 	case 0:
 		return read(j->fd, b, want);
 	case 1:
@@ -193,22 +171,7 @@ static long recv_some(struct job *j, char *b, long want, uint64_t pos)
 		}
 		return n;
 	case 7:
-		if (pipe2(p, O_CLOEXEC))
-			return -1;
-		n = splice(j->fd, NULL, p[1], NULL, want > 8000 ? 8000 : want,
-			   0);
-		close(p[1]);
-		for (k = 0; n > 0 && k < n;) {
-			long x = read(p[0], b + k, n - k);
-
-			if (x <= 0) {
-				n = -1;
-				break;
-			}
-			k += x;
-		}
-		close(p[0]);
-		return n;
+		return end_splice_recv(j->fd, b, want);
 	default:
 		return recv(j->fd, b, want, 0);
 	}
@@ -222,12 +185,13 @@ static void *work(void *arg)
 
 	while (j->moved < j->total || !j->sends) {
 		/* Mostly small, sometimes more than a ring has room for. */
-		want = 1 + rnd(&j->seed) % (rnd(&j->seed) % 8 ? 5000 : BIGGEST);
+		want = 1 + l5_rnd(&j->seed) %
+		       (l5_rnd(&j->seed) % 8 ? 5000 : BIGGEST);
 		if (j->sends && want > j->total - j->moved)
 			want = j->total - j->moved;
-		if (rnd(&j->seed) % 40 == 0)
-			usleep(rnd(&j->seed) % 3000);
-		else if (rnd(&j->seed) % 20 == 0)
+		if (l5_rnd(&j->seed) % 40 == 0)
+			usleep(l5_rnd(&j->seed) % 3000);
+		else if (l5_rnd(&j->seed) % 20 == 0)
 			sched_yield();
 		if (j->sends) {
 			n = send_some(j, b, want, j->base + j->moved);
@@ -329,7 +293,7 @@ TEST_F_TIMEOUT(stress, random_traffic, 900)
 		}
 		/* 1 to 513 KiB each way: one sender, one receiver. */
 		for (k = 0; k < 4; k += 2) {
-			want = 1024 + rnd(&seed) % (512 << 10);
+			want = 1024 + l5_rnd(&seed) % (512 << 10);
 			total += want;
 			j[k].total = want;
 			j[k].base = (uint64_t)(4 * i + k) << 32;
@@ -338,9 +302,9 @@ TEST_F_TIMEOUT(stress, random_traffic, 900)
 			j[k].sends = true;
 			j[k].fd = k ? s : c;
 			j[k + 1].fd = k ? c : s;
-			rnd(&seed);
+			l5_rnd(&seed);
 			j[k].seed = seed;
-			rnd(&seed);
+			l5_rnd(&seed);
 			j[k + 1].seed = seed;
 		}
 	}

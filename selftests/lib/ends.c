@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -478,4 +480,91 @@ bool capture_stop(struct capture *c)
 	ret = getsockopt(c->fd, SOL_PACKET, PACKET_STATISTICS, &st, &slen);
 	close(c->fd);
 	return !ret && !st.tp_drops;
+}
+
+long end_splice_send(int fd, const void *b, long n)
+{
+	int p[2];
+
+	if (n > 4000)
+		n = 4000;
+	if (pipe2(p, O_CLOEXEC) || write(p[1], b, n) != n)
+		return -1;
+	close(p[1]);
+	n = splice(p[0], NULL, fd, NULL, n, 0);
+	close(p[0]);
+	return n;
+}
+
+long end_splice_recv(int fd, void *b, long n)
+{
+	long k, x;
+	int p[2];
+
+	if (pipe2(p, O_CLOEXEC))
+		return -1;
+	n = splice(fd, NULL, p[1], NULL, n > 8000 ? 8000 : n, 0);
+	close(p[1]);
+	for (k = 0; n > 0 && k < n; k += x) {
+		x = read(p[0], (char *)b + k, n - k);
+		if (x <= 0)
+			n = -1;
+	}
+	close(p[0]);
+	return n;
+}
+
+long end_sendfile(int fd, const void *b, long n)
+{
+	int file = memfd_create("l5", MFD_CLOEXEC);
+
+	if (file < 0 || pwrite(file, b, n, 0) != n)
+		return -1;
+	n = sendfile(fd, file, NULL, n);
+	close(file);
+	return n;
+}
+
+/* A message of one byte, with room for a descriptor behind it. */
+struct with_fd {
+	struct msghdr m;
+	struct iovec v;
+	char byte;
+	union {
+		char text[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	};
+};
+
+static struct msghdr *with_fd(struct with_fd *w)
+{
+	memset(w, 0, sizeof(*w));
+	w->v = (struct iovec){ &w->byte, 1 };
+	w->m = (struct msghdr){
+		.msg_iov = &w->v, .msg_iovlen = 1,
+		.msg_control = w->text, .msg_controllen = sizeof(w->text),
+	};
+	return &w->m;
+}
+
+bool end_pass(int via, int fd)
+{
+	struct with_fd w;
+	struct cmsghdr *c = CMSG_FIRSTHDR(with_fd(&w));
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	return sendmsg(via, &w.m, 0) == 1;
+}
+
+int end_take(int via)
+{
+	struct with_fd w;
+	int fd = -1;
+
+	if (recvmsg(via, with_fd(&w), 0) == 1 && CMSG_FIRSTHDR(&w.m))
+		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&w.m)), sizeof(int));
+	return fd;
 }

@@ -61,6 +61,15 @@ bool end_get(int fd, size_t n, uint64_t pos);
  */
 int64_t end_drain(int fd, uint64_t pos, int *err);
 
+/* Send, or receive, once by a pipe or from a file: bytes, or -1. */
+long end_splice_send(int fd, const void *b, long n);
+long end_splice_recv(int fd, void *b, long n);
+long end_sendfile(int fd, const void *b, long n);
+
+/* A descriptor over @via, with SCM_RIGHTS: false, or the descriptor or -1. */
+bool end_pass(int via, int fd);
+int end_take(int via);
+
 /* Readable (or @events) within a generous time? The revents. */
 int end_poll(int fd, int events);
 

@@ -167,3 +167,28 @@ uint64_t l5_hash(uint64_t h, const void *buf, size_t len)
 		h = (h ^ p[i] ^ 0xcbf29ce484222325ULL) * 0x100000001b3ULL;
 	return h;
 }
+
+unsigned int l5_rnd(uint64_t *s)
+{
+	*s ^= *s << 13;
+	*s ^= *s >> 7;
+	*s ^= *s << 17;
+	return *s >> 32;
+}
+
+long long l5_number(const char *path)
+{
+	FILE *f = fopen(path, "re");
+	long long v = -1;
+
+	if (f && fscanf(f, "%lld", &v) != 1)
+		v = -1;
+	if (f)
+		fclose(f);
+	return v;
+}
+
+long long l5_references(void)
+{
+	return l5_number("/sys/module/af_l5/refcnt");
+}

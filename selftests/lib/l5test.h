@@ -31,6 +31,12 @@ long long l5_stat(const char *name);
 /* Write to /proc/sys/net/l5/@name; the value before, or -1. */
 long l5_sysctl(const char *name, long value);
 
+/* The number that a file begins with, as those of /sys do; or -1. */
+long long l5_number(const char *path);
+
+/* References to the module; -1 without it. */
+long long l5_references(void);
+
 /* How much longer than usual things may take here (a debug kernel: 4). */
 int l5_slow(void);
 
@@ -45,6 +51,9 @@ void l5_fill(void *buf, size_t len, uint64_t pos);
 
 /* Are they? The offset of the first wrong byte, or -1. */
 ssize_t l5_check(const void *buf, size_t len, uint64_t pos);
+
+/* xorshift: @s is the seed, not 0, and each thread has its own. */
+unsigned int l5_rnd(uint64_t *s);
 
 /* Checksum; start with 0. */
 uint64_t l5_hash(uint64_t h, const void *buf, size_t len);

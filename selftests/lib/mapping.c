@@ -291,6 +291,25 @@ bool map_pair(const char *at, int *c, int *s)
 	       l5_transport(*s) == L5_TRANSPORT_SHM;
 }
 
+bool map_begin(const char *at, long ring_kb, int fd[2])
+{
+	if (!l5_present())
+		_exit(255);
+	signal(SIGPIPE, SIG_IGN);
+	if (!net_unshare())
+		return false;
+	l5_sysctl("match_ms", 10000);
+	return l5_sysctl("ring_kb", ring_kb) >= 0 &&
+	       map_pair(at, &fd[0], &fd[1]);
+}
+
+bool map_again(const char *at, int fd[2])
+{
+	close(fd[0]);
+	close(fd[1]);
+	return map_pair(at, &fd[0], &fd[1]);
+}
+
 int map_reap(pid_t pid)
 {
 	int64_t end = l5_now_ms() + MAP_LONG_MS;
@@ -318,46 +337,6 @@ void *map_shared(size_t len)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-bool map_pass(int via, int fd)
-{
-	char ctl[CMSG_SPACE(sizeof(int))] = "", b = 0;
-	struct iovec iov = { .iov_base = &b, .iov_len = 1 };
-	struct msghdr m = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = ctl,
-		.msg_controllen = sizeof(ctl),
-	};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	return sendmsg(via, &m, 0) == 1;
-}
-
-int map_take(int via)
-{
-	char ctl[CMSG_SPACE(sizeof(int))] = "", b;
-	struct iovec iov = { .iov_base = &b, .iov_len = 1 };
-	struct msghdr m = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = ctl,
-		.msg_controllen = sizeof(ctl),
-	};
-	struct cmsghdr *c;
-	int fd = -1;
-
-	if (recvmsg(via, &m, 0) != 1)
-		return -1;
-	c = CMSG_FIRSTHDR(&m);
-	if (c && c->cmsg_type == SCM_RIGHTS)
-		memcpy(&fd, CMSG_DATA(c), sizeof(int));
-	return fd;
-}
-
 static sigjmp_buf touched;
 
 static void on_fault(int sig)
@@ -383,12 +362,4 @@ int map_touch(const void *p, bool write)
 	sigaction(SIGSEGV, &segv, NULL);
 	sigaction(SIGBUS, &bus, NULL);
 	return sig;
-}
-
-unsigned int map_rnd(uint64_t *s)
-{
-	*s ^= *s << 13;
-	*s ^= *s >> 7;
-	*s ^= *s << 17;
-	return *s >> 32;
 }

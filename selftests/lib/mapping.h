@@ -97,20 +97,23 @@ __u64 *mapping_slot(struct mapping *m, uint64_t pos);
 /* A connected pair of rings, by a listener that is closed again. */
 bool map_pair(const char *at, int *c, int *s);
 
+/*
+ * How tests of mappings begin: a namespace of their own, so that its counters
+ * are theirs; rings of @ring_kb; a pair. The program ends, as skipped, without
+ * the module.
+ */
+bool map_begin(const char *at, long ring_kb, int fd[2]);
+
+/* The next pair instead of that one. */
+bool map_again(const char *at, int fd[2]);
+
 /* waitpid() that ends what hangs: the status, or -1 after killing it. */
 int map_reap(pid_t pid);
 
 /* Memory that children share. */
 void *map_shared(size_t len);
 
-/* SCM_RIGHTS over @via: false, or the descriptor or -1. */
-bool map_pass(int via, int fd);
-int map_take(int via);
-
 /* Read or write a byte: 0, or the signal that this raises. */
 int map_touch(const void *p, bool write);
-
-/* xorshift */
-unsigned int map_rnd(uint64_t *s);
 
 #endif /* MAPPING_H */

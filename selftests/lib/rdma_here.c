@@ -22,3 +22,15 @@ bool rdma_here(void)
 	l5_sysctl("rdma_memo_s", 0);
 	return !system(make);
 }
+
+bool rdma_moved(int fd)
+{
+	int64_t end = l5_now_ms() + RDMA_MOVE_MS;
+
+	while (l5_getopt(fd, L5_TRANSPORT) != L5_TRANSPORT_RDMA) {
+		if (l5_now_ms() > end)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}

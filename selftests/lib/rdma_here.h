@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 
+#include "l5test.h"
+
 #define RDMA_HERE	"10.9.0.1"
 
 /*
@@ -12,5 +14,11 @@
  * False where that cannot be done.
  */
 bool rdma_here(void);
+
+/* Far more than it takes until a connection in use has moved */
+#define RDMA_MOVE_MS	(30000 * l5_slow())
+
+/* Until RDMA has a socket's connection, by no call that is counted. */
+bool rdma_moved(int fd);
 
 #endif /* RDMA_HERE_H */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -34,6 +35,24 @@
 #include "l5_ring.h"
 
 #define CTRL_PAGE	4096u
+
+/* The header word of a record */
+#define RING_VALID(len)	((__u64)L5_REC_VALID << 32 | (__u32)(len))
+
+/* Sanitizers cost up to twenty times: they see the same cases, fewer bytes. */
+#if defined(__SANITIZE_ADDRESS__) || TSAN_BUILD
+#define RING_SLOW	8
+#else
+#define RING_SLOW	1
+#endif
+
+static inline double ring_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
 
 /**
  * struct view - one end's addresses
