@@ -312,10 +312,16 @@ static void l5_reset(struct l5_sock *l5)
 		sock_no_linger(bsk);
 		return;
 	}
-	/* as AF_UNIX does for bytes left in its own queue */
+	/*
+	 * As AF_UNIX does for bytes left in its own queue, and like there the
+	 * error never is to be seen without the end. Waking is left to it.
+	 */
 	peer = unix_peer_get(bsk);
 	if (peer) {
+		unix_state_lock(peer);
+		WRITE_ONCE(peer->sk_shutdown, SHUTDOWN_MASK);
 		WRITE_ONCE(peer->sk_err, ECONNRESET);
+		unix_state_unlock(peer);
 		sock_put(peer);
 	}
 }

@@ -23,6 +23,17 @@
 
 #include "l5.h"
 
+/*
+ * Did the peer end its stream, by its own word? TCP's FIN comes later. AF_UNIX
+ * says all there is to say about an end by one store, which nothing of ours may
+ * overtake: who has read the end finds POLLHUP and EPIPE, too.
+ */
+static bool l5_peer_fin(const struct l5_sock *l5)
+{
+	return l5->proto != L5PROTO_UNIX &&
+	       test_bit(L5_END_FIN, &l5_peer(l5)->flags);
+}
+
 /**
  * l5_rx_ended() - has the peer's stream ended, for better or worse?
  * @l5: a socket in state L5_SHM
@@ -34,16 +45,19 @@ bool l5_rx_ended(struct l5_sock *l5)
 	const struct sock *bsk = l5->boot->sk;
 	bool ended;
 
-	ended = test_bit(L5_END_FIN, &l5_peer(l5)->flags) ||
-		READ_ONCE(bsk->sk_err) || READ_ONCE(l5->sk.sk_err) ||
+	ended = l5_peer_fin(l5) || READ_ONCE(bsk->sk_err) ||
+		READ_ONCE(l5->sk.sk_err) ||
 		test_bit(L5_END_DEAF, &l5_own(l5)->flags);
-	/* from another host TCP's end is here before the last record */
+	/*
+	 * AF_UNIX has no other; from another host TCP's is here before the
+	 * last record
+	 */
 	if (!ended && l5_rdma_says_end(l5))
 		ended = READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN ||
 			READ_ONCE(bsk->sk_state) == TCP_CLOSE ||
 			sock_flag(bsk, SOCK_DONE) || l5_rdma_lost(l5);
 	/* P: the end, then the ring; pairs with whatever orders the end after
-	 * the last record: set_bit() under tx_lock, or a packet
+	 * the last record: what is done under tx_lock, or a packet
 	 */
 	smp_rmb();
 	return ended;
@@ -690,6 +704,18 @@ static bool l5_poll_readable(struct l5_sock *l5)
 	return ret;
 }
 
+/* What TCP will say of the peer's end once it has its FIN, and all of it. */
+static __poll_t l5_poll_fin(const struct l5_sock *l5)
+{
+	__poll_t mask = EPOLLIN | EPOLLRDNORM | EPOLLRDHUP;
+
+	if (!l5_peer_fin(l5))
+		return 0;
+	if (READ_ONCE(l5->boot->sk->sk_shutdown) & SEND_SHUTDOWN)
+		mask |= EPOLLHUP;
+	return mask;
+}
+
 /* One direction is the ring's, or both but not for long; see move.c. */
 static __poll_t l5_moving_poll(struct l5_sock *l5, struct file *file,
 			       poll_table *wait)
@@ -733,7 +759,7 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 {
 	const __poll_t out = EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
 	struct l5_sock *l5 = l5_sk(sock->sk);
-	bool fin, says, readable, in;
+	bool says, readable, in;
 	__poll_t mask;
 
 	sock_poll_wait(file, sock, wait);
@@ -755,13 +781,11 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 	in = poll_requested_events(wait) & (EPOLLIN | EPOLLRDNORM);
 	if (in)
 		l5_arm_rx(l5);
-	fin = test_bit(L5_END_FIN, &l5_peer(l5)->flags);
 	says = l5_rdma_says_end(l5);
 	mask = l5->boot->ops->poll(file, l5->boot, NULL);
 	if (!says && !READ_ONCE(l5->boot->sk->sk_err))
 		mask &= ~(EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLHUP);
-	if (fin)
-		mask |= EPOLLIN | EPOLLRDNORM | EPOLLRDHUP;
+	mask |= l5_poll_fin(l5);
 	if (READ_ONCE(l5->sk.sk_err))
 		mask |= EPOLLERR;
 	readable = l5_poll_readable(l5);

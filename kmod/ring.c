@@ -510,6 +510,9 @@ void l5_conn_fin(struct l5_sock *l5)
 		l5_rdma_fin(l5->conn);
 		return;
 	}
+	/* the bootstrap tells the peer, see l5_peer_fin() */
+	if (l5->proto == L5PROTO_UNIX)
+		return;
 	l5_map_flag(l5_peer(l5), L5_MAP_RX_ASK);
 	l5_conn_changed(l5->conn, !l5->end);
 }

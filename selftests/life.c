@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,6 +229,115 @@ TEST_F_TIMEOUT(life, close_while_peer_sleeps, 300)
 TEST_F_TIMEOUT(life, kill_while_peer_sleeps, 300)
 {
 	close_under(_metadata, self->listener, &self->to, SIGKILL);
+}
+
+/* How a peer ends, and how its end is come upon; see one_step(). */
+enum ends_by { BY_CLOSE, BY_UNREAD, BY_SHUTDOWN, BY_MAX };
+
+struct ending {
+	enum ends_by by;
+	int fd;
+	atomic_int go;
+};
+
+static void *ends(void *arg)
+{
+	struct ending *e = arg;
+
+	while (!atomic_load(&e->go))
+		;
+	if (e->by == BY_SHUTDOWN)
+		shutdown(e->fd, SHUT_RDWR);
+	else
+		close(e->fd);
+	return NULL;
+}
+
+static int wants(int got, int errno_is, const char *what)
+{
+	if (errno_is ? got < 0 && errno == errno_is : got == 0)
+		return 0;
+	fprintf(stderr, "# %s: %d, %s\n", what, got,
+		got < 0 ? strerror(errno) : "no error");
+	return 1;
+}
+
+/*
+ * Look all the time at an end whose peer ends, after which nothing can be sent
+ * any more: of that, whoever sees any part sees the whole.
+ */
+static int one_step(int fd, struct ending *e, bool by_recv)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN | POLLRDHUP };
+	int64_t end = l5_now_ms() + LONG_MS;
+	int n, bad = 0;
+	char b;
+
+	atomic_store(&e->go, 1);
+	do {
+		if (l5_now_ms() > end) {
+			fprintf(stderr, "# no end\n");
+			return 1;
+		}
+		n = by_recv ? recv(fd, &b, 1, MSG_DONTWAIT) :
+			      poll(&p, 1, 0) * !!(p.revents & POLLRDHUP) - 1;
+	} while (n < 0 && (!by_recv || errno == EAGAIN));
+	if (by_recv && e->by == BY_UNREAD) {
+		bad += wants(n, ECONNRESET, "recv");
+		n = recv(fd, &b, 1, MSG_DONTWAIT);
+	}
+	bad += wants(n, 0, by_recv ? "recv at the end" : "poll");
+	if (by_recv)
+		poll(&p, 1, 0);
+	if ((p.revents & (POLLRDHUP | POLLHUP)) != (POLLRDHUP | POLLHUP)) {
+		fprintf(stderr, "# poll: %#x\n", p.revents);
+		bad++;
+	}
+	if (by_recv)
+		bad += wants(send(fd, "", 1, MSG_NOSIGNAL), EPIPE, "send");
+	return bad;
+}
+
+/*
+ * An AF_UNIX peer's end is both ways at once; a TCP peer's is if this end has
+ * been shut down before. The end of the ring came before the bootstrap's, and
+ * was there alone for a while: POLLRDHUP without POLLHUP. With bytes unread it
+ * was the error that came alone: recv() gave ECONNRESET, then EAGAIN.
+ */
+TEST_F_TIMEOUT(life, end_is_seen_in_one_step, 300)
+{
+	static const char *const names[BY_MAX] = {
+		"close", "close with bytes unread", "shutdown",
+	};
+	bool tcp = self->to.sa.sa_family != AF_UNIX;
+	int i, bad[BY_MAX * 2] = { 0 };
+
+	for (i = 0; i < 80 * BY_MAX * 2; i++) {
+		struct ending e = { .by = i % BY_MAX };
+		bool by_recv = i / BY_MAX & 1;
+		pthread_t t;
+		int fd[2];
+
+		ASSERT_TRUE(pair(self->listener, &self->to, &fd[0], &fd[1]));
+		e.fd = fd[i / BY_MAX / 2 & 1];
+		fd[0] = fd[0] + fd[1] - e.fd;
+		if (e.by == BY_UNREAD)
+			ASSERT_EQ(1, send(fd[0], "", 1, 0));
+		if (tcp)
+			ASSERT_EQ(0, shutdown(fd[0], SHUT_WR));
+		ASSERT_EQ(0, pthread_create(&t, NULL, ends, &e));
+		bad[i % (BY_MAX * 2)] += !!one_step(fd[0], &e, by_recv);
+		pthread_join(t, NULL);
+		close(fd[0]);
+		if (e.by == BY_SHUTDOWN)
+			close(e.fd);
+	}
+	for (i = 0; i < BY_MAX * 2; i++) {
+		EXPECT_EQ(0, bad[i]) {
+			TH_LOG("%s seen by %s: %d", names[i % BY_MAX],
+			       i / BY_MAX ? "recv" : "poll", bad[i]);
+		}
+	}
 }
 
 /* Nobody connects to who sleeps in accept(), and then it is told to stop. */
