@@ -31,6 +31,8 @@ static void ask(struct ctx *c, const char *who, int fd)
 	R(recv(fd, buf, 3, MSG_DONTWAIT));
 	R(recv(fd, buf, 3, MSG_DONTWAIT));
 	R(send(fd, "s", 1, MSG_DONTWAIT | MSG_NOSIGNAL));
+	/* a busy machine leaves the answer, a reset, to ksoftirqd */
+	usleep(5000);
 	P(fd, 0);
 }
 

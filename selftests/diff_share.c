@@ -45,10 +45,11 @@ static void child_echoes_once(struct ctx *c)
 
 SCENARIO(fork_parent_closes)
 {
+	pid_t pid;
 	int n;
 
 	pair(c);
-	beside(c, child_echoes_once);
+	pid = beside(c, child_echoes_once);
 	close(c->a);
 	usleep(10000);
 	P(c->b, 0);
@@ -56,6 +57,8 @@ SCENARIO(fork_parent_closes)
 	n = R(recv(c->b, buf, 99, 0));
 	D(buf, n);
 	R(send(c->b, "d", 1, 0));
+	/* P() gives AF_UNIX no time, and this process may not be the first */
+	R(waitpid(pid, NULL, 0) == pid);
 	P(c->b, POLLRDHUP);
 	R(recv(c->b, buf, 99, 0));
 }
