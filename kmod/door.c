@@ -460,7 +460,7 @@ static int l5_door_reject(struct rdma_cm_id *id, u8 why)
  * Return: 0, or an error and then @id is of no more use.
  */
 int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
-			 const struct rdma_conn_param *p)
+		  const struct rdma_conn_param *p)
 {
 	const struct l5_hello *hello = p->private_data;
 	struct l5_rdma *rd;

@@ -126,7 +126,7 @@ struct l5_acct {
  * @npages: pages the ring owns
  * @granted: pages it may own without asking
  * @late_key: not 0: written by another host, with L5_NOTIFY_ONE
- * @starved: not 0: no memory until the reader is in this page; see ring.c
+ * @starved: not 0: no memory until the reader is in this page; see pages.c
  * @fill_lock: guards @pages and the numbers above against the other end, which
  *	may want the whole ring to map it
  * @state: what its processes see of this end's state, NULL if never mapped
@@ -352,39 +352,45 @@ void l5_meet_reopen(struct l5_sock *listener);
 void l5_meet_close(struct l5_sock *listener);
 void l5_meet_init_conn(struct l5_conn *conn);
 
-/* ring.c */
+/* conn.c */
 struct l5_conn *l5_conn_make(struct l5_net *ln, struct mem_cgroup *memcg);
 struct l5_conn *l5_conn_alloc(struct l5_sock *client);
+void l5_conn_put(struct l5_conn *conn);
+struct page *l5_conn_page(struct l5_conn *conn);
+void l5_conn_page_free(struct l5_conn *conn, struct page *page);
 bool l5_conn_fix(struct l5_conn *conn, u32 client, u32 server);
+bool l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener);
 void l5_conn_wishes(struct l5_conn *conn, const struct sock *sk);
 u32 l5_conn_wish(const struct l5_conn *conn, bool tx);
-void l5_conn_bell(struct l5_conn *conn, int end, bool room);
-u64 l5_ring_seen(struct l5_sock *l5, u64 from);
-void l5_conn_put(struct l5_conn *conn);
-bool l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener);
 void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5);
-bool l5_conn_close(struct l5_sock *l5, bool reset);
-void l5_conn_fin(struct l5_sock *l5);
+void l5_conn_bell(struct l5_conn *conn, int end, bool room);
 void l5_conn_changed(struct l5_conn *conn, int end);
 void l5_conn_unlocked(struct l5_conn *conn, int end);
 void l5_conn_ring(struct l5_conn *conn, int end, int bells);
-int l5_ring_lock(struct l5_sock *l5, int dir, long timeo);
-void l5_ring_unlock(struct l5_sock *l5, int dir);
-int l5_ring_lock_wait(struct l5_sock *l5, int dir, long *timeo, bool intr);
+bool l5_conn_close(struct l5_sock *l5, bool reset);
+void l5_conn_fin(struct l5_sock *l5);
+
+/* pages.c */
 int l5_ring_populate(struct l5_conn *conn);
-struct page *l5_conn_page(struct l5_conn *conn);
-void l5_conn_page_free(struct l5_conn *conn, struct page *page);
-u32 l5_ring_used(struct l5_conn *conn, int end);
+
+/* ring.c */
 ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from);
 ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		     bool discard);
 ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 		     size_t len);
 size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough);
+u64 l5_ring_seen(struct l5_sock *l5, u64 from);
+u32 l5_ring_used(struct l5_conn *conn, int end);
 u32 l5_ring_extent(const struct l5_sock *l5);
 bool l5_ring_readable(struct l5_sock *l5);
 bool l5_ring_writable(struct l5_sock *l5);
 void l5_ring_violation(struct l5_sock *l5);
+
+/* lock.c */
+int l5_ring_lock(struct l5_sock *l5, int dir, long timeo);
+void l5_ring_unlock(struct l5_sock *l5, int dir);
+int l5_ring_lock_wait(struct l5_sock *l5, int dir, long *timeo, bool intr);
 
 /* map.c */
 int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma);

@@ -288,6 +288,7 @@ static void l5_got_room(struct l5_rdma *rd, u64 head)
 	/* D, pairs with C: it is checked where it is used */
 	l5_store_release(&peer->ctrl->rx_head, head);
 	clear_bit(L5_RD_ROOM, &rd->flags);
+	/* as X: clear, then wake who asks again */
 	smp_mb__after_atomic();
 	l5_conn_bell(rd->conn, rd->end, true);
 }
