@@ -6,5 +6,10 @@
 
 cd "$(dirname "$0")" || exit 1
 ../vm/deps valgrind || exit 1
-L5_VALGRIND=1 exec valgrind -q --error-exitcode=9 --leak-check=full \
-	--trace-children=yes build/lib_unit
+export L5_VALGRIND=1
+bad=0
+for prog in build/lib_unit build/lib_hurt build/lib_plain; do
+	valgrind -q --error-exitcode=9 --leak-check=full \
+		--trace-children=yes "$prog" || bad=$?
+done
+exit "$bad"

@@ -1414,27 +1414,13 @@ TEST_F_TIMEOUT(view, memory_cgroup, 180)
 	sh("rmdir %s", dir);
 }
 
-static bool fail_nth(int n)
-{
-	char text[16];
-	int fd = open("/proc/thread-self/fail-nth", O_RDWR), len;
-	bool ok;
-
-	if (fd < 0)
-		return false;
-	len = snprintf(text, sizeof(text), "%d", n);
-	ok = write(fd, text, len) == len;
-	close(fd);
-	return ok;
-}
-
 /* One allocation after the other fails, on a kernel that can do that. */
 TEST_F_TIMEOUT(view, no_memory, 300)
 {
 	int n, c, s, failed = 0, err;
 	struct mapping m;
 
-	if (!fail_nth(0))
+	if (!l5_fail_nth(0))
 		SKIP(return, "no fault injection in this kernel");
 	sh("echo N >/sys/kernel/debug/failslab/ignore-gfp-wait; "
 	   "echo N >/sys/kernel/debug/fail_page_alloc/ignore-gfp-wait; "
@@ -1444,9 +1430,9 @@ TEST_F_TIMEOUT(view, no_memory, 300)
 				     "abstract:l5_map_nth", &c, &s));
 		if (n & 1)
 			ASSERT_TRUE(end_exchange(c, s, 20000, 0));
-		fail_nth(n);
+		l5_fail_nth(n);
 		err = mapping_open(&m, n & 2 ? c : s);
-		fail_nth(0);
+		l5_fail_nth(0);
 		if (err) {
 			failed++;
 			EXPECT_TRUE(err == -ENOMEM || err == -EAGAIN ||

@@ -192,3 +192,13 @@ long long l5_references(void)
 {
 	return l5_number("/sys/module/af_l5/refcnt");
 }
+
+bool l5_fail_nth(int n)
+{
+	int fd = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
+	bool ok = fd >= 0 && dprintf(fd, "%d", n) > 0;
+
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}

@@ -37,6 +37,9 @@ long long l5_number(const char *path);
 /* References to the module; -1 without it. */
 long long l5_references(void);
 
+/* Let this thread's @n-th allocation from now on fail; 0: none. */
+bool l5_fail_nth(int n);
+
 /* How much longer than usual things may take here (a debug kernel: 4). */
 int l5_slow(void);
 

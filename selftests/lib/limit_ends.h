@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* How tests of limits begin. They include kselftest_harness.h before. */
+#ifndef LIMIT_ENDS_H
+#define LIMIT_ENDS_H
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ends.h"
+
+FIXTURE(limit)
+{
+	struct addr to;
+	int listener;
+};
+
+/* An own namespace: limits are changed here, and counters start at nothing. */
+FIXTURE_SETUP(limit)
+{
+	if (!l5_present())
+		_exit(255);
+	ASSERT_TRUE(net_unshare());
+	self->to = addr_parse("127.0.0.1:0");
+	self->listener = end_listen(END_L5, &self->to);
+	ASSERT_LE(0, self->listener);
+}
+
+FIXTURE_TEARDOWN(limit)
+{
+	close(self->listener);
+}
+
+static inline bool open_pair(int l, const struct addr *to, int *c, int *s)
+{
+	*c = end_connect(END_L5, to);
+	if (*c < 0)
+		return false;
+	*s = accept(l, NULL, NULL);
+	return *s >= 0;
+}
+
+static inline struct l5_info info_of(int fd)
+{
+	struct l5_info i;
+	socklen_t len = sizeof(i);
+
+	memset(&i, 0xff, sizeof(i));
+	if (getsockopt(fd, SOL_L5, L5_INFO, &i, &len) || len != sizeof(i))
+		abort();
+	return i;
+}
+
+#endif /* LIMIT_ENDS_H */
