@@ -359,7 +359,7 @@ TEST_F_TIMEOUT(life, shutdown_while_accepting, 120)
 	EXPECT_EQ(0, status);
 }
 
-/* A process asleep in connect(), to where no answer comes from, dies at once. */
+/* A process asleep in connect(), to where nobody answers, dies at once. */
 TEST_F_TIMEOUT(life, kill_while_connecting, 120)
 {
 	struct addr a = addr_parse("10.66.0.9:1000");
@@ -371,7 +371,8 @@ TEST_F_TIMEOUT(life, kill_while_connecting, 120)
 	ASSERT_TRUE(net_unshare());
 	ASSERT_EQ(0, sh("ip link add d0 type dummy && ip link set d0 up && "
 			"ip addr add 10.66.0.1/24 dev d0 && "
-			"ip neigh add 10.66.0.9 lladdr 02:00:00:00:00:09 dev d0"));
+			"ip neigh add 10.66.0.9 dev d0 "
+			"lladdr 02:00:00:00:00:09"));
 	for (i = 0; i < 5; i++) {
 		pid = fork();
 		ASSERT_LE(0, pid);

@@ -63,7 +63,7 @@ FIXTURE_SETUP(module)
 	signal(SIGPIPE, SIG_IGN);
 	self->home = net_current();
 	ASSERT_LE(0, self->home);
-	/* nobody else uses the module; what was before us ends a moment later */
+	/* nobody else uses the module; what was before us ends soon */
 	ASSERT_TRUE(comes_back(l5_references, 0));
 }
 
@@ -315,7 +315,8 @@ static bool watched_namespace(const char *name, int *fd)
 {
 	*fd = net_make(name);
 	return *fd >= 0 &&
-	       !sh("ip link add %s_w type veth peer name w netns %s", name, name);
+	       !sh("ip link add %s_w type veth peer name w netns %s", name,
+		   name);
 }
 
 static bool torn_down(const char *name)

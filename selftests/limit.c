@@ -444,7 +444,8 @@ TEST_F_TIMEOUT(limit, sysctls, 300)
 		before = sysctl_read(t[i].name);
 		ASSERT_LE(0, before);
 		for (j = 0; j < 4 && t[i].bad[j]; j++) {
-			EXPECT_EQ(EINVAL, sysctl_write(t[i].name, t[i].bad[j])) {
+			EXPECT_EQ(EINVAL,
+				  sysctl_write(t[i].name, t[i].bad[j])) {
 				TH_LOG("%s = %s", t[i].name, t[i].bad[j]);
 			}
 			EXPECT_EQ(before, sysctl_read(t[i].name));

@@ -272,7 +272,8 @@ TEST_F_TIMEOUT(net, syncookies, 300)
 	set_match(self->a, 5000);
 	ASSERT_EQ(0, sh("ip -n l5a addr add fd77::1/64 dev va nodad; "
 			"ip -n l5b addr add fd77::2/64 dev vb nodad; "
-			"ip netns exec l5b sysctl -qw net.ipv4.tcp_syncookies=2"));
+			"ip netns exec l5b "
+			"sysctl -qw net.ipv4.tcp_syncookies=2"));
 	for (i = 0; i < ARRAY_SIZE(at); i++) {
 		long long cookies;
 
@@ -346,8 +347,8 @@ static int relay(enum end_kind kind, int l, const struct addr *to)
 			return 2;
 		while (open[0] || open[1]) {
 			struct pollfd p[2] = {
-				{ .fd = open[0] ? fd[0] : -1, .events = POLLIN },
-				{ .fd = open[1] ? fd[1] : -1, .events = POLLIN },
+				{ open[0] ? fd[0] : -1, POLLIN, 0 },
+				{ open[1] ? fd[1] : -1, POLLIN, 0 },
 			};
 			char buf[3000], *at;
 			int i;
@@ -488,7 +489,8 @@ TEST_F_TIMEOUT(net, timeout_races_match, 600)
 	EXPECT_EQ(30, t.base);
 	EXPECT_EQ(30, t.timeout);
 
-	if (sh("modprobe -q sch_netem; tc -n l5a qdisc add dev va root netem delay 6ms 5ms"))
+	if (sh("modprobe -q sch_netem; tc -n l5a qdisc add dev va root "
+	       "netem delay 6ms 5ms"))
 		SKIP(return, "no netem");
 	for (turn = 0; turn < 4; turn++) {
 		for (ms = 1; ms <= 13; ms += 4) {
@@ -521,7 +523,8 @@ TEST_F_TIMEOUT(net, send_races_match, 600)
 	ASSERT_TRUE(net_pair(&self->a, &self->b));
 	l = listen_in(self->b, END_L5, "10.77.0.2:0", &to);
 	ASSERT_LE(0, l);
-	if (sh("modprobe -q sch_netem; tc -n l5a qdisc add dev va root netem delay 4ms 3ms"))
+	if (sh("modprobe -q sch_netem; tc -n l5a qdisc add dev va root "
+	       "netem delay 4ms 3ms"))
 		SKIP(return, "no netem");
 	set_match(self->a, 5);
 	ASSERT_TRUE(net_enter(self->a));

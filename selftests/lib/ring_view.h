@@ -93,7 +93,8 @@ static inline void *ring_map_twice(int fd, off_t off, uint32_t size, int prot)
 	if (p == MAP_FAILED)
 		ring_die("mmap");
 	p += CTRL_PAGE;
-	if (mmap(p, size, prot, MAP_SHARED | MAP_FIXED, fd, off) == MAP_FAILED ||
+	if (mmap(p, size, prot, MAP_SHARED | MAP_FIXED, fd, off) ==
+	    MAP_FAILED ||
 	    mmap(p + size, size, prot, MAP_SHARED | MAP_FIXED, fd, off) ==
 	    MAP_FAILED)
 		ring_die("mmap twice");
