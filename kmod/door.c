@@ -223,8 +223,10 @@ static void l5_door_established(struct l5_rdma *rd, struct rdma_cm_event *event)
  */
 static bool l5_door_refused(int status)
 {
+	/* iWARP has an errno, and the same one for all that is said no to */
 	return status == IB_CM_REJ_CONSUMER_DEFINED ||
-	       status == IB_CM_REJ_INVALID_SERVICE_ID;
+	       status == IB_CM_REJ_INVALID_SERVICE_ID ||
+	       status == -ECONNREFUSED;
 }
 
 static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
