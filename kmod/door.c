@@ -218,15 +218,22 @@ static void l5_door_established(struct l5_rdma *rd, struct rdma_cm_event *event)
 }
 
 /*
+ * InfiniBand's connection manager has messages of its own. That of iWARP makes a
+ * TCP connection, to the application's port, and writes into it.
+ */
+static bool l5_door_fits(const struct rdma_cm_id *id)
+{
+	return rdma_cap_ib_cm(id->device, id->port_num);
+}
+
+/*
  * Did the peer say no, or does nobody listen there? Anything else, a queue pair
  * number that is still known from before or no resources, may pass.
  */
 static bool l5_door_refused(int status)
 {
-	/* iWARP has an errno, and the same one for all that is said no to */
 	return status == IB_CM_REJ_CONSUMER_DEFINED ||
-	       status == IB_CM_REJ_INVALID_SERVICE_ID ||
-	       status == -ECONNREFUSED;
+	       status == IB_CM_REJ_INVALID_SERVICE_ID;
 }
 
 static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
@@ -235,7 +242,8 @@ static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		if (!rdma_dev_access_netns(id->device,
+		if (!l5_door_fits(id) ||
+		    !rdma_dev_access_netns(id->device,
 					   id->route.addr.dev_addr.net) ||
 		    rdma_resolve_route(id, READ_ONCE(rd->ln->rdma_ms)))
 			l5_door_fail(rd, L5_REASON_RDMA);
@@ -467,7 +475,8 @@ int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 	const struct l5_hello *hello = p->private_data;
 	struct l5_rdma *rd;
 
-	if (!hello || !l5_hello_valid(hello, p->private_data_len))
+	if (!hello || !l5_hello_valid(hello, p->private_data_len) ||
+	    !l5_door_fits(id))
 		return l5_door_reject(id, IB_CM_REJ_CONSUMER_DEFINED);
 	spin_lock_bh(&l5_door_lock);
 	rd = l5_door_find(ln, hello->key, false);

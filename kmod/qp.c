@@ -233,8 +233,7 @@ static bool l5_rdma_count(struct l5_rdma *rd)
 /* Devices whose packets are made by a CPU of this host */
 static bool l5_rdma_software(const struct ib_device *dev)
 {
-	return dev->ops.driver_id == RDMA_DRIVER_RXE ||
-	       dev->ops.driver_id == RDMA_DRIVER_SIW;
+	return dev->ops.driver_id == RDMA_DRIVER_RXE;
 }
 
 /**
