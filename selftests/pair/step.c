@@ -211,7 +211,7 @@ static enum way this_time(struct end *e, struct half *h)
 
 	if (e->way != WAY_MIX)
 		return e->way;
-	return some[map_rnd(&h->seed) % ARRAY_SIZE(some)];
+	return some[l5_rnd(&h->seed) % ARRAY_SIZE(some)];
 }
 
 static ssize_t send_pipe(struct end *e, struct half *h, const uint8_t *buf,
@@ -261,7 +261,7 @@ static ssize_t send_lib(struct end *e, struct half *h, const uint8_t *buf,
 	ssize_t got;
 	void *p;
 
-	if (map_rnd(&h->seed) % 2)
+	if (l5_rnd(&h->seed) % 2)
 		return l5_send(e->lib, buf, n, MSG_NOSIGNAL);
 	got = l5_reserve(e->lib, &p, n, MSG_NOSIGNAL);
 	if (got <= 0)
@@ -296,7 +296,7 @@ static ssize_t send_once(struct end *e, const uint8_t *buf, size_t n)
 			return mapping_send(&e->map, buf, n, flags);
 		break;
 	case WAY_MORE:
-		if (map_rnd(&h->seed) % 2)
+		if (l5_rnd(&h->seed) % 2)
 			flags |= MSG_MORE;
 		break;
 	case WAY_POLL:
@@ -334,7 +334,7 @@ static ssize_t recv_lib(struct end *e, struct half *h, uint8_t *buf, size_t n)
 	const void *p;
 	ssize_t got;
 
-	if (map_rnd(&h->seed) % 2)
+	if (l5_rnd(&h->seed) % 2)
 		return l5_recv(e->lib, buf, n, 0);
 	got = l5_peek(e->lib, &p, 0);
 	if (got <= 0)
@@ -463,9 +463,9 @@ static size_t some_size(struct end *e, struct half *h)
 {
 	size_t max = e->chunk;
 
-	if (max > 300 && map_rnd(&h->seed) % 4 == 0)
+	if (max > 300 && l5_rnd(&h->seed) % 4 == 0)
 		max = 300;
-	return 1 + map_rnd(&h->seed) % max;
+	return 1 + l5_rnd(&h->seed) % max;
 }
 
 static void put(struct end *e, uint64_t n)
