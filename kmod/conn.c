@@ -416,14 +416,19 @@ void l5_conn_ring(struct l5_conn *conn, int end, int bells)
 		l5_bell(e, &e->ctrl->tx_wait, true);
 }
 
-/* A peer that asked for SIGIO is always to be told. */
-bool l5_peer_async(struct l5_sock *l5)
+/**
+ * l5_end_async() - does an end want SIGIO, so that it is always to be told?
+ * @e: the end
+ *
+ * Context: any.
+ */
+bool l5_end_async(struct l5_end *e)
 {
 	struct sock *sk;
 	bool async;
 
 	rcu_read_lock();
-	sk = rcu_dereference(l5_peer(l5)->sk);
+	sk = rcu_dereference(e->sk);
 	async = sk && sock_flag(sk, SOCK_FASYNC);
 	rcu_read_unlock();
 	return async;

@@ -181,7 +181,11 @@ static struct ib_client l5_door_client = {
 
 int __init l5_knock_init(void)
 {
-	return ib_register_client(&l5_door_client);
+	int err = ib_register_client(&l5_door_client);
+
+	if (err)
+		cancel_delayed_work_sync(&l5_door_retry);
+	return err;
 }
 
 void l5_knock_exit(void)

@@ -364,6 +364,7 @@ void l5_conn_wishes(struct l5_conn *conn, const struct sock *sk);
 u32 l5_conn_wish(const struct l5_conn *conn, bool tx);
 void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5);
 void l5_conn_bell(struct l5_conn *conn, int end, bool room);
+bool l5_end_async(struct l5_end *e);
 void l5_conn_changed(struct l5_conn *conn, int end);
 void l5_conn_unlocked(struct l5_conn *conn, int end);
 void l5_conn_ring(struct l5_conn *conn, int end, int bells);

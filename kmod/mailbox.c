@@ -117,10 +117,16 @@ struct page *l5_mailbox_page(struct l5_mailbox *box)
 void l5_mailbox_set(struct l5_rdma *rd)
 {
 	struct l5_mailbox *box = READ_ONCE(rd->mailbox);
+	u8 *byte;
 
-	/* of a queue pair that is alive, so is this */
-	if (box && rd->slot_no >= 0)
-		WRITE_ONCE(((u8 *)page_address(box->page))[rd->slot_no], 1);
+	if (!box || rd->slot_no < 0)
+		return;
+	byte = (u8 *)page_address(box->page) + rd->slot_no;
+	/*
+	 * Of a queue pair that is alive, so is this. A once more: the record,
+	 * then the byte; pairs with who takes the byte and then looks for B.
+	 */
+	smp_store_release(byte, 1);
 }
 
 static struct l5_mailbox *l5_mailbox_make(void)

@@ -121,7 +121,7 @@ static void l5_rdma_unbuffer(struct l5_rdma *rd, void **p, size_t len, u64 dma)
 
 static size_t l5_rdma_bufs_len(const struct l5_rdma *rd)
 {
-	return L5_RQ * rd->buf_len;
+	return rd->rq * rd->buf_len;
 }
 
 static int l5_rdma_qp(struct l5_rdma *rd)
@@ -368,13 +368,16 @@ int l5_rdma_up(struct l5_rdma *rd)
 	u32 i;
 	int err;
 
+	rd->rq = L5_RQ;
 	rd->buf_len = sizeof(struct l5_msg);
-	if (rd->hello.notify == L5_NOTIFY_SEND)
+	if (rd->hello.notify == L5_NOTIFY_SEND) {
+		rd->rq = L5_RQ_BYTES;
 		rd->buf_len += L5_MSG_BYTES;
+	}
 	rd->bufs = l5_rdma_buffer(rd, l5_rdma_bufs_len(rd), &rd->bufs_dma);
 	if (!rd->bufs)
 		return -ENOMEM;
-	for (i = 0, err = 0; i < L5_RQ && !err; i++)
+	for (i = 0, err = 0; i < rd->rq && !err; i++)
 		err = l5_rdma_post_recv(rd, i);
 	if (!err)
 		err = l5_region_post(rd, &rd->tx, IB_ACCESS_LOCAL_WRITE);

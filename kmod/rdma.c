@@ -348,13 +348,14 @@ static void l5_got_data(struct l5_rdma *rd, const struct l5_msg *msg, u32 have)
 static void l5_got_record(struct l5_rdma *rd, u64 pos, u32 len)
 {
 	struct l5_end *ring = &rd->conn->end[!rd->end];
+	struct l5_end *own = &rd->conn->end[rd->end];
 
 	/* A, pairs with B */
 	l5_store_release(l5_rdma_word(ring, pos),
 			 (u64)L5_REC_VALID << 32 | len);
 	l5_mailbox_set(rd);
 	/* F, pairs with E */
-	if (l5_wait_armed(&rd->conn->end[rd->end].ctrl->rx_wait))
+	if (l5_wait_armed(&own->ctrl->rx_wait) || l5_end_async(own))
 		l5_got_wake(rd);
 }
 

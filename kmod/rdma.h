@@ -79,6 +79,8 @@
 #define L5_SQ		64
 #define L5_SQ_KEPT	12
 #define L5_RQ		64
+/* Of those that bring bytes of the ring along. */
+#define L5_RQ_BYTES	32
 /* Every so many work requests one reports its completion. */
 #define L5_SIGNAL	16
 /* Payload that goes along in the work request, if the device can. */
@@ -101,7 +103,7 @@
 #define L5_IOVA_MAILBOX	0x200000000ULL
 
 #define L5_MAGIC	0x4c355244	/* "L5RD" */
-#define L5_VERSION	1
+#define L5_VERSION	2
 #define L5_ENDIAN	0x0102
 
 /**
@@ -230,6 +232,7 @@ struct l5_region {
  * @msgs_dma: its address
  * @bufs: memory of receives
  * @bufs_dma: its address
+ * @rq: receives there are
  * @buf_len: of one receive
  * @slots: outstanding work requests by number
  * @recvs: posted receives
@@ -295,6 +298,7 @@ struct l5_rdma {
 	u64 msgs_dma;
 	void *bufs;
 	u64 bufs_dma;
+	u32 rq;
 	u32 buf_len;
 	struct l5_slot slots[L5_SQ];
 	struct ib_cqe recvs[L5_RQ];

@@ -133,7 +133,7 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 
 	if (l5->conn->rdma)
 		l5_rdma_push(l5->conn, false);
-	else if (l5_wait_armed(&peer->ctrl->rx_wait) || l5_peer_async(l5))
+	else if (l5_wait_armed(&peer->ctrl->rx_wait) || l5_end_async(l5_peer(l5)))
 		l5_bell(peer, &peer->ctrl->rx_wait, false);
 	/*
 	 * M, pairs with L, the barrier being l5_wait_armed()'s: a closing peer

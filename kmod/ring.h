@@ -13,7 +13,6 @@ struct page *l5_page_alloc(struct l5_conn *conn, bool hard);
 bool l5_reserve(struct l5_acct *acct, long pages);
 void l5_page_free(struct l5_conn *conn, struct page *page);
 void l5_bell(struct l5_end *e, u32 *wait, bool room);
-bool l5_peer_async(struct l5_sock *l5);
 
 /* pages.c */
 struct page *l5_ring_page(struct l5_end *e, u64 pos);
