@@ -9,7 +9,8 @@ cd "$(dirname "$0")" || exit 1
 export L5_VALGRIND=1
 bad=0
 for prog in build/lib_unit build/lib_hurt build/lib_plain; do
-	valgrind -q --error-exitcode=9 --leak-check=full \
+	# by turns: else one that spins may keep the others from running
+	valgrind -q --error-exitcode=9 --leak-check=full --fair-sched=try \
 		--trace-children=yes "$prog" || bad=$?
 done
 exit "$bad"
