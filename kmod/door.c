@@ -680,7 +680,7 @@ static void l5_door_end(struct l5_rdma *rd)
 	l5_door_asked_enough(rd);
 	l5_poller_del(rd);
 	/* for now: who asks again may find room, or somebody who accepts */
-	if (rd->server && rd->id && !l5_rd(rd, L5_RD_UP))
+	if (rd->server && rd->id && !l5_rd(rd, L5_RD_UP) && !rd->id->qp)
 		rdma_reject(rd->id, NULL, 0, IB_CM_REJ_NO_RESOURCES);
 	/* one that is stuck may be so for long */
 	if (rd->stuck)
