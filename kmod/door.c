@@ -488,7 +488,7 @@ int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 	}
 	if (!rd) {
 		spin_unlock_bh(&l5_door_lock);
-		/* for now: not an answer to be remembered */
+		/* which passes: not an answer to be remembered */
 		return l5_door_reject(id, IB_CM_REJ_NO_RESOURCES);
 	}
 	rd->token = hello->key;
@@ -679,7 +679,7 @@ static void l5_door_end(struct l5_rdma *rd)
 	l5_door_quiet(rd);
 	l5_door_asked_enough(rd);
 	l5_poller_del(rd);
-	/* for now: who asks again may find room, or somebody who accepts */
+	/* which passes: who asks again may find room, or who accepts */
 	if (rd->server && rd->id && !l5_rd(rd, L5_RD_UP) && !rd->id->qp)
 		rdma_reject(rd->id, NULL, 0, IB_CM_REJ_NO_RESOURCES);
 	/* one that is stuck may be so for long */

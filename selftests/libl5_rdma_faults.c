@@ -194,18 +194,6 @@ static int carry(int from, int to, int total)
 	return got;
 }
 
-static bool moves(int fd, int ms)
-{
-	int64_t end = l5_now_ms() + ms;
-
-	while (l5_getopt(fd, L5_TRANSPORT) != L5_TRANSPORT_RDMA) {
-		if (l5_now_ms() > end)
-			return false;
-		usleep(1000);
-	}
-	return true;
-}
-
 TEST_F_TIMEOUT(faults, memory, 600)
 {
 	static const char *const percent[] = { "2", "10", "30" };
@@ -230,7 +218,7 @@ TEST_F_TIMEOUT(faults, memory, 600)
 			if (c >= 0 && s >= 0) {
 				made++;
 				/* some find it on its way, some done */
-				moved += i % 2 && moves(c, 500);
+				moved += i % 2 && rdma_moved_in(c, 500);
 				n = carry(c, s, BYTES);
 				ASSERT_LE(0, n)
 					TH_LOG("there: %d", n);
@@ -265,8 +253,8 @@ TEST_F_TIMEOUT(faults, memory, 600)
 			     sizeof(self->sa)));
 	s = accept(self->listener, NULL, NULL);
 	ASSERT_LE(0, s);
-	ASSERT_TRUE(moves(c, WAIT_MS * l5_slow()));
-	ASSERT_TRUE(moves(s, WAIT_MS * l5_slow()));
+	ASSERT_TRUE(rdma_moved(c));
+	ASSERT_TRUE(rdma_moved(s));
 	ASSERT_EQ(BYTES, carry(c, s, BYTES));
 	close(c);
 	close(s);

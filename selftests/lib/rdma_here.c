@@ -23,9 +23,9 @@ bool rdma_here(void)
 	return !system(make);
 }
 
-bool rdma_moved(int fd)
+bool rdma_moved_in(int fd, int ms)
 {
-	int64_t end = l5_now_ms() + RDMA_MOVE_MS;
+	int64_t end = l5_now_ms() + ms;
 
 	while (l5_getopt(fd, L5_TRANSPORT) != L5_TRANSPORT_RDMA) {
 		if (l5_now_ms() > end)
@@ -33,4 +33,9 @@ bool rdma_moved(int fd)
 		usleep(1000);
 	}
 	return true;
+}
+
+bool rdma_moved(int fd)
+{
+	return rdma_moved_in(fd, RDMA_MOVE_MS);
 }

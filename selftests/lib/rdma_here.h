@@ -20,5 +20,6 @@ bool rdma_here(void);
 
 /* Until RDMA has a socket's connection, by no call that is counted. */
 bool rdma_moved(int fd);
+bool rdma_moved_in(int fd, int ms);
 
 #endif /* RDMA_HERE_H */
