@@ -109,6 +109,18 @@ static bool l5_tx_gone(struct l5_sock *l5)
 	       !test_bit(L5_END_FIN, &l5_own(l5)->flags);
 }
 
+/*
+ * Does a call that begins now get EPIPE, whatever error there is? AF_UNIX looks
+ * at the shutdown first, and leaves the error to a reader. Who was asleep in the
+ * call hears of the error, and TCP has no such order.
+ */
+static bool l5_tx_pipe(struct l5_sock *l5)
+{
+	return l5->proto == L5PROTO_UNIX &&
+	       READ_ONCE(l5->boot->sk->sk_shutdown) & SEND_SHUTDOWN &&
+	       !test_bit(L5_END_BROKEN, &l5_own(l5)->flags);
+}
+
 static bool l5_tx_ready(struct l5_sock *l5)
 {
 	return l5_tx_ended(l5) || l5_ring_writable(l5);
@@ -374,8 +386,13 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 	ssize_t n;
 	int err;
 
-	if (l5_tx_ended(l5))
-		goto ended;
+	if (l5_tx_ended(l5)) {
+		if (!l5_tx_pipe(l5))
+			goto ended;
+		if (!(msg->msg_flags & MSG_NOSIGNAL))
+			send_sig(SIGPIPE, current, 0);
+		return -EPIPE;
+	}
 	err = l5_shm_send_check(l5, msg);
 	if (err)
 		return err;

@@ -216,6 +216,26 @@ SCENARIO(close_unread_and_sent)
 	R(recv(c->a, buf, 9, 0));
 }
 
+/* Who writes then hears of the end first, and who reads of the reset. */
+SCENARIO(write_after_close_unread)
+{
+	pair(c);
+	catch_signal(SIGPIPE, 0);
+	OK(send(c->a, "unread", 6, 0));
+	await(c->b, 6);
+	R(close(c->b));
+	P(c->a, POLLERR | POLLHUP);
+	R(send(c->a, "x", 1, 0));
+	N(caught);
+	R(send(c->a, "x", 1, MSG_NOSIGNAL));
+	N(caught);
+	R(recv(c->a, buf, 9, 0));
+	R(recv(c->a, buf, 9, 0));
+	R(send(c->a, "x", 1, 0));
+	N(caught);
+	N(so_error(c->a));
+}
+
 SCENARIO(close_partly_read)
 {
 	pair(c);
