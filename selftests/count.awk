@@ -3,19 +3,30 @@
 # Copy KTAP through and count its test cases. "# begin NAME" and "# end NAME
 # STATUS" stand around each program's output (they nest: a VM around its
 # programs). A program that fails without saying which test, that runs fewer
-# tests than it announced, or that never ends, counts as a failed test.
+# tests than it announced, or that never ends, counts as a failed test. What
+# failed is told again at the end, with the last lines before each.
+
+function note(why,	i)
+{
+	failed++
+	list[++nlist] = why
+	for (i = nsaid > TELL ? nsaid - TELL : 0; i < nsaid; i++)
+		said_of[nlist] = said_of[nlist] "#    " said[i] "\n"
+}
 
 function fail(why)
 {
 	print "not ok - " why
-	failed++
-	list[++nlist] = why
+	note(why)
 }
+
+BEGIN { TELL = 12 }
 
 { sub(/\r$/, "") }
 
 /^# begin / {
 	print
+	nsaid = 0
 	kids[depth]++
 	stack[++depth] = $3
 	plan[depth] = seen[depth] = bad[depth] = 0
@@ -57,12 +68,11 @@ function fail(why)
 }
 
 /^not ok / {
-	failed++
 	seen[depth]++
 	bad[depth]++
 	line = $0
 	sub(/^not ok [0-9]* *-? */, "", line)
-	list[++nlist] = stack[depth] ": " line
+	note(stack[depth] ": " line)
 }
 
 /^ok / {
@@ -73,6 +83,9 @@ function fail(why)
 		passed++
 }
 
+/^(not )?ok / { nsaid = 0 }
+!/^(not )?ok / { said[nsaid++] = $0 }
+
 { print; fflush() }
 
 END {
@@ -81,7 +94,7 @@ END {
 		depth--
 	}
 	for (i = 1; i <= nlist; i++)
-		print "# failed: " list[i]
+		printf "# failed: %s\n%s", list[i], said_of[i]
 	if (!passed && !failed)
 		fail("nothing ran")
 	printf "%d passed, %d failed", passed, failed

@@ -467,24 +467,35 @@ struct storm_msg {
 	uint32_t id;
 };
 
+/* What went wrong with a connection, and how it stood then. */
+static int storm_bad(const char *who, const char *what, int fd, uint32_t id)
+{
+	int err = errno;
+
+	fprintf(stderr, "# %s %u: %s: %s, transport %d, %s\n", who, id,
+		what, strerror(err), fd < 0 ? -1 : l5_transport(fd),
+		end_reason_name(fd < 0 ? -1 : end_reason(fd)));
+	return 1;
+}
+
 static int storm_serve(int l)
 {
 	for (;;) {
-		struct storm_msg m;
+		struct storm_msg m = { 0 };
 		int s = accept(l, NULL, NULL);
 		uint32_t t;
 
 		if (s < 0)
-			return 1;
+			return storm_bad("server", "accept", s, 0);
 		if (recv(s, &m, sizeof(m), MSG_WAITALL) != sizeof(m))
-			return 2;
+			return storm_bad("server", "recv", s, m.id);
 		if (m.id == UINT32_MAX)
 			return 0;
 		t = l5_transport(s);
 		if (t != m.transport || t != L5_TRANSPORT_SHM)
-			return 3;
+			return storm_bad("server", "transport", s, m.id);
 		if (!end_put(s, m.id % 4000, m.id))
-			return 4;
+			return storm_bad("server", "send", s, m.id);
 		close(s);
 	}
 }
@@ -500,13 +511,14 @@ static int storm_connect(const struct addr *to, unsigned int base,
 		int64_t n;
 
 		if (c < 0)
-			return 1;
+			return storm_bad("client", "connect", c, m.id);
 		m.transport = l5_transport(c);
 		if (send(c, &m, sizeof(m), MSG_NOSIGNAL) != sizeof(m))
-			return 2;
+			return storm_bad("client", "send", c, m.id);
 		n = end_drain(c, m.id, &err);
+		errno = err;
 		if (err || n != m.id % 4000)
-			return 3;
+			return storm_bad("client", "recv", c, m.id);
 		close(c);
 	}
 	return 0;
