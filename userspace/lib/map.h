@@ -689,8 +689,12 @@ ssize_t l5_map_send1(struct l5_map *m, int fd, const void *buf, size_t len)
 			tail - m->prod.head + size + L5_HDR > mask))
 		return l5_map_send1_slow(m, fd, buf, len, frame, true);
 	slot = (__u64 *)(tx + (tail & mask));
-	l5_map_copy((uint8_t *)(slot + 1), buf, len);
+	/*
+	 * What is in further lines first: the reader polls the line of the
+	 * header, and would take it away between two stores that are apart.
+	 */
 	l5_store((__u64 *)(tx + ((tail + size) & mask)), 0);
+	l5_map_copy((uint8_t *)(slot + 1), buf, len);
 	/* A, pairs with B */
 	l5_store_release(slot, (__u64)L5_REC_VALID << 32 | len);
 	/* V, pairs with W in the kernel, as l5_prod_publish() has it */
