@@ -298,6 +298,8 @@ void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5)
 	l5->conn = conn;
 	l5->end = end;
 	rcu_assign_pointer(conn->end[end].sk, &l5->sk);
+	/* AA, pairs with G in l5_bell(): the socket, then what it arms */
+	smp_mb();
 }
 
 /*
@@ -327,8 +329,15 @@ void l5_bell(struct l5_end *e, u32 *wait, bool room)
 
 	rcu_read_lock();
 	sk = rcu_dereference(e->sk);
-	if (!sk || !sock_flag(sk, SOCK_FASYNC))
+	if (!sk || !sock_flag(sk, SOCK_FASYNC)) {
 		l5_wait_clear(wait);
+		/*
+		 * G, pairs with AA: what was cleared may be what a socket armed
+		 * that was accepted since the look above, and then it is here.
+		 */
+		if (!sk)
+			sk = rcu_dereference(e->sk);
+	}
 	if (sk)
 		l5_count(l5_sk(sk), L5_STAT_DOORBELLS, 1);
 	if (sk)
