@@ -112,7 +112,7 @@ struct l5_acct {
 #define L5_END_CLOSED	1	/* what is sent to it is answered by a reset */
 #define L5_END_DEAF	2	/* shut down for reading */
 #define L5_END_MAPPED	3	/* a process has mapped it, now or before */
-#define L5_END_BROKEN	4	/* the other end, or a sharer, broke the rules */
+#define L5_END_BROKEN	4	/* the other end, or a sharer, broke rules */
 
 /**
  * struct l5_end - one end of a connection: what it writes, what it has read
@@ -173,7 +173,9 @@ struct l5_end {
  * @hash: in the table while the outcome is open; under the bucket lock
  * @key: what the other end will look for, see meet.c
  * @client: the connecting socket; valid while hashed
- * @timer: ends the wait
+ * @timer: ends the wait, in slices
+ * @slice: of the wait, jiffies
+ * @slices: that are left of it
  * @pending: in the listener's list until accepted
  * @child: the bootstrap socket accept() will return; while pending
  * @reason: why not paired, if not
@@ -192,6 +194,8 @@ struct l5_conn {
 	u64 key;
 	struct l5_sock *client;
 	struct timer_list timer;
+	unsigned long slice;
+	unsigned int slices;
 	struct list_head pending;
 	struct sock *child;
 	enum l5_reason reason;

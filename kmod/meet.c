@@ -33,6 +33,7 @@
 #define L5_MEET_BITS	8
 #define L5_NOTE_BITS	10
 #define L5_NOTE_WAYS	8
+#define L5_MEET_SLICES	4
 
 struct l5_bucket {
 	spinlock_t lock;	/* outcome of the meetings in @head */
@@ -52,7 +53,7 @@ static struct l5_bucket l5_buckets[1 << L5_MEET_BITS] = {
  */
 static struct l5_notes {
 	u32 isn[L5_NOTE_WAYS];
-	unsigned int turn;
+	atomic_t turn;
 } l5_notes[1 << L5_NOTE_BITS];
 
 /* AF_UNIX listeners by the address they share with their children. */
@@ -71,10 +72,8 @@ static struct l5_notes *l5_notes_of(u32 isn)
 void l5_meet_note(u32 isn)
 {
 	struct l5_notes *n = l5_notes_of(isn);
-	unsigned int turn = READ_ONCE(n->turn);
+	unsigned int turn = atomic_fetch_inc(&n->turn);
 
-	/* two at once may take one place, which is as if it were overwritten */
-	WRITE_ONCE(n->turn, turn + 1);
 	/* the SYN-ACK orders this before the client's look */
 	WRITE_ONCE(n->isn[turn % L5_NOTE_WAYS], isn);
 }
@@ -133,6 +132,11 @@ static void l5_meet_decide(struct l5_bucket *b, struct l5_conn *conn,
 		l5_set_state(client, L5_BASE, conn->reason);
 }
 
+/*
+ * After a pause of the whole machine timers go before packets, and the child
+ * may be in one of them. So it is several short waits: a pause, however long,
+ * takes only one of them.
+ */
 static void l5_meet_timeout(struct timer_list *t)
 {
 	struct l5_conn *conn = l5_from_timer(conn, t, timer);
@@ -140,6 +144,11 @@ static void l5_meet_timeout(struct timer_list *t)
 
 	spin_lock(&b->lock);
 	if (!hlist_unhashed(&conn->hash)) {
+		if (--conn->slices) {
+			mod_timer(&conn->timer, jiffies + conn->slice);
+			spin_unlock(&b->lock);
+			return;
+		}
 		conn->reason = L5_REASON_TIMEOUT;
 		l5_meet_decide(b, conn, NULL);
 	}
@@ -165,6 +174,7 @@ void l5_meet_established(struct l5_sock *l5)
 {
 	const struct tcp_sock *tp = tcp_sk(l5->boot->sk);
 	unsigned int ms = READ_ONCE(l5->ln->match_ms);
+	unsigned long wait = msecs_to_jiffies(ms);
 	u32 isn = tp->write_seq - 1;
 	struct l5_conn *conn = l5->conn;
 	struct l5_bucket *b;
@@ -186,7 +196,9 @@ void l5_meet_established(struct l5_sock *l5)
 	b = l5_bucket(conn->key);
 	spin_lock_bh(&b->lock);
 	l5_meet_enter(b, conn);
-	mod_timer(&conn->timer, jiffies + msecs_to_jiffies(ms));
+	conn->slice = max(1UL, wait / L5_MEET_SLICES);
+	conn->slices = wait / conn->slice;
+	mod_timer(&conn->timer, jiffies + conn->slice);
 	spin_unlock_bh(&b->lock);
 }
 
