@@ -31,7 +31,8 @@ static const int l5_boot_family[L5PROTO_MAX] = {
 
 /*
  * TCP's operations for a listener with ours before conn_request; a table for
- * IPv4 and one for IPv6, filled with the first socket and constant from then on.
+ * IPv4 and one for IPv6, filled with the first socket and constant from then
+ * on.
  */
 struct l5_af_ops {
 	const struct inet_connection_sock_af_ops *orig;
@@ -733,7 +734,7 @@ static void l5_shutdown_ring(struct l5_sock *l5, int how)
 	struct l5_end *own = l5_own(l5);
 	bool locked;
 
-	/* what TCP gets after its FIN when nobody reads it answers by a reset */
+	/* what TCP gets after a FIN and nobody reads it answers by a reset */
 	if (how == SHUT_RD || how == SHUT_RDWR)
 		set_bit(L5_END_DEAF, &own->flags);
 	if (how == SHUT_WR || how == SHUT_RDWR) {

@@ -218,8 +218,8 @@ static void l5_door_established(struct l5_rdma *rd, struct rdma_cm_event *event)
 }
 
 /*
- * InfiniBand's connection manager has messages of its own. That of iWARP makes a
- * TCP connection, to the application's port, and writes into it.
+ * InfiniBand's connection manager has messages of its own. That of iWARP makes
+ * a TCP connection, to the application's port, and writes into it.
  */
 static bool l5_door_fits(const struct rdma_cm_id *id)
 {

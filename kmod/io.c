@@ -111,8 +111,8 @@ static bool l5_tx_gone(struct l5_sock *l5)
 
 /*
  * Does a call that begins now get EPIPE, whatever error there is? AF_UNIX looks
- * at the shutdown first, and leaves the error to a reader. Who was asleep in the
- * call hears of the error, and TCP has no such order.
+ * at the shutdown first, and leaves the error to a reader. Who was asleep in
+ * the call hears of the error, and TCP has no such order.
  */
 static bool l5_tx_pipe(struct l5_sock *l5)
 {
@@ -438,7 +438,7 @@ ended:
 			l5_boot_error(l5);
 		return done;
 	}
-	/* never the bytes themselves to the bootstrap: nobody reads them there */
+	/* never the bytes themselves to the bootstrap: nobody reads there */
 	if (l5_tx_gone(l5)) {
 		l5_send_to_closed(l5);
 		return len;

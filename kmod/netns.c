@@ -186,7 +186,7 @@ static int l5_sysctl_init(struct net *net, struct l5_net *ln)
 	t = kmemdup(l5_sysctls, sizeof(l5_sysctls), GFP_KERNEL);
 	if (!t)
 		return -ENOMEM;
-	/* memory is the host's: who made a user namespace may not ask for more */
+	/* memory is the host's: not for who made a user namespace */
 	if (net->user_ns != &init_user_ns) {
 		t[L5_CTL_RING_MAX_KB].mode = 0444;
 		t[L5_CTL_MEM_MAX_KB].mode = 0444;

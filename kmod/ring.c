@@ -4,9 +4,9 @@
  * the pages below it are those of pages.c.
  *
  * Cursors live in the control page, where processes that mapped it move them
- * too. Whoever moves them holds that direction's lock word (lock.c), loads them,
- * checks them as a copy and works with the copy; what else the kernel reads from
- * memory it shares is read once and checked.
+ * too. Whoever moves them holds that direction's lock word (lock.c), loads
+ * them, checks them as a copy and works with the copy; what else the kernel
+ * reads from memory it shares is read once and checked.
  */
 #include <linux/uio.h>
 
@@ -133,7 +133,8 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 
 	if (l5->conn->rdma)
 		l5_rdma_push(l5->conn, false);
-	else if (l5_wait_armed(&peer->ctrl->rx_wait) || l5_end_async(l5_peer(l5)))
+	else if (l5_wait_armed(&peer->ctrl->rx_wait) ||
+		 l5_end_async(l5_peer(l5)))
 		l5_bell(peer, &peer->ctrl->rx_wait, false);
 	/*
 	 * M, pairs with L, the barrier being l5_wait_armed()'s: a closing peer
