@@ -31,8 +31,7 @@ static void ask(struct ctx *c, const char *who, int fd)
 	R(recv(fd, buf, 3, MSG_DONTWAIT));
 	R(recv(fd, buf, 3, MSG_DONTWAIT));
 	R(send(fd, "s", 1, MSG_DONTWAIT | MSG_NOSIGNAL));
-	/* a busy machine leaves the answer, a reset, to ksoftirqd */
-	usleep(5000);
+	settle(c);
 	P(fd, 0);
 }
 
@@ -49,25 +48,26 @@ static void two(struct ctx *c, int h1, int h2, bool at_peer)
 	await(c->a, 3);
 	await(c->b, 3);
 	R(shutdown(f, h1));
-	usleep(5000);
+	settle(c);
 	ask(c, "a", c->a);
-	usleep(5000);
+	settle(c);
 	ask(c, "b", c->b);
-	usleep(5000);
+	settle(c);
 	R(shutdown(g, h2));
-	usleep(5000);
+	settle(c);
 	ask(c, "a", c->a);
-	usleep(5000);
+	settle(c);
 	ask(c, "b", c->b);
-	usleep(5000);
+	settle(c);
 	R(shutdown(f, h1));
 	R(shutdown(g, h2));
 	R(shutdown(f, SHUT_RDWR));
+	settle(c);
 	ask(c, "a", c->a);
-	usleep(5000);
+	settle(c);
 	ask(c, "b", c->b);
 	close(c->a);
-	usleep(5000);
+	settle(c);
 	ask(c, "b", c->b);
 	N(so_error(c->b));
 }
@@ -254,6 +254,7 @@ SCENARIO(write_after_close)
 	catch_signal(SIGPIPE, 0);
 	R(close(c->b));
 	P(c->a, POLLRDHUP);
+	settle(c);
 	R(send(c->a, "x", 1, 0));
 	P(c->a, POLLHUP);
 	N(caught);
@@ -270,6 +271,7 @@ SCENARIO(write_after_close_then_error)
 	pair(c);
 	R(close(c->b));
 	P(c->a, POLLRDHUP);
+	settle(c);
 	R(send(c->a, "x", 1, MSG_NOSIGNAL));
 	P(c->a, POLLHUP);
 	N(so_error(c->a));
@@ -282,6 +284,7 @@ SCENARIO(write_after_close_then_read)
 	pair(c);
 	R(close(c->b));
 	P(c->a, POLLRDHUP);
+	settle(c);
 	R(send(c->a, "x", 1, MSG_NOSIGNAL));
 	P(c->a, POLLHUP);
 	R(recv(c->a, buf, 9, 0));
@@ -298,6 +301,7 @@ SCENARIO(data_then_close_then_write)
 	OK(send(c->b, "final", 5, 0));
 	R(close(c->b));
 	P(c->a, POLLRDHUP);
+	settle(c);
 	R(send(c->a, "x", 1, MSG_NOSIGNAL));
 	P(c->a, POLLHUP);
 	/* What came before the reset is gone, or still there. */
@@ -366,7 +370,7 @@ SCENARIO(reset_after_half_close)
 	P(c->a, POLLRDHUP);
 	linger(c, c->b, 1, 0);
 	R(close(c->b));
-	usleep(20000);
+	settle(c);
 	P(c->a, POLLRDHUP);
 	R(recv(c->a, buf, 9, 0));
 	R(send(c->a, "x", 1, MSG_NOSIGNAL));
@@ -438,6 +442,7 @@ SCENARIO(kill_closes)
 	close(c->b);
 	OK(send(c->a, "unread", 6, 0));
 	R(kill(pid, SIGKILL));
+	R(waitpid(pid, NULL, 0) == pid);
 	P(c->a, POLLHUP);
 	R(recv(c->a, buf, 9, 0));
 	R(recv(c->a, buf, 9, 0));
@@ -452,6 +457,7 @@ SCENARIO(kill_closes_clean)
 	OK(send(c->b, "bye", 3, 0));
 	close(c->b);
 	R(kill(pid, SIGKILL));
+	R(waitpid(pid, NULL, 0) == pid);
 	P(c->a, POLLRDHUP);
 	R(recv(c->a, buf, 9, 0));
 	R(recv(c->a, buf, 9, 0));
@@ -468,7 +474,7 @@ SCENARIO(read_shut)
 	R(recv(c->a, buf, 9, 0));
 	R(recv(c->a, buf, 9, 0));
 	R(send(c->b, "after", 5, MSG_NOSIGNAL));
-	usleep(20000);
+	settle(c);
 	P(c->a, POLLIN);
 	R(recv(c->a, buf, 9, 0));
 	R(recv(c->a, buf, 9, 0));

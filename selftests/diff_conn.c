@@ -66,6 +66,7 @@ SCENARIO(names_at_each_stage)
 	names(c, "half closed", s);
 	R(shutdown(s, SHUT_WR));
 	P(s, POLLHUP);
+	settle(c);
 	names(c, "closed", s);
 	names(c, "closed, accepted", a);
 	close(a);
@@ -127,6 +128,7 @@ SCENARIO(accept_addresses)
 	R(accept(l, NULL, NULL) >= 0);
 	s = cl_socket(c, 0);
 	OK(connect(s, SA(&c->la), c->la.len));
+	settle(c);
 	len = sizeof(ss);
 	R(accept(l, bad_pointer(), &len));
 	R(accept(l, NULL, NULL) >= 0);
@@ -140,6 +142,7 @@ SCENARIO(accept_flags)
 		s[i] = cl_socket(c, 0);
 		OK(connect(s[i], SA(&c->la), c->la.len));
 	}
+	settle(c);
 	a = OK(accept4(l, NULL, NULL, SOCK_NONBLOCK));
 	N(!!(fcntl(a, F_GETFL) & O_NONBLOCK));
 	N(fcntl(a, F_GETFD));
@@ -559,8 +562,9 @@ SCENARIO_ON(tcp, backlog)
 		p[i].fd = cl_socket(c, SOCK_NONBLOCK);
 		p[i].events = POLLOUT;
 		(void)!connect(p[i].fd, SA(&c->la), c->la.len);
+		/* one at a time, or all find room that the first will take */
+		settle(c);
 	}
-	usleep(100000);
 	poll(p, 6, 0);
 	for (i = 0; i < 6; i++)
 		up += !!(p[i].revents & POLLOUT);
@@ -641,6 +645,8 @@ SCENARIO_ON(tcp, connect_slow)
 	R(setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)));
 	R(connect(s, SA(&c->la), c->la.len));
 	R(connect(s, SA(&c->la), c->la.len));
+	/* Its SYN, sent again, would take the room. */
+	close(s);
 	/* It gets in when there is room. */
 	OK(accept(l, NULL, NULL));
 	s = cl_socket(c, 0);
@@ -656,7 +662,7 @@ SCENARIO(data_before_accept)
 	R(send(s, "early", 5, 0));
 	R(shutdown(s, SHUT_WR));
 	a = OK(accept(l, NULL, NULL));
-	P(a, POLLIN);
+	P(a, POLLIN | POLLRDHUP);
 	n = R(recv(a, buf, sizeof(buf), 0));
 	D(buf, n);
 	R(recv(a, buf, sizeof(buf), 0));
@@ -674,7 +680,7 @@ SCENARIO(closed_before_accept)
 	close(s);
 	usleep(20000);
 	a = OK(accept(l, NULL, NULL));
-	P(a, POLLIN);
+	P(a, POLLIN | POLLRDHUP);
 	n = R(recv(a, buf, sizeof(buf), 0));
 	D(buf, n);
 	R(recv(a, buf, sizeof(buf), 0));
@@ -687,9 +693,10 @@ SCENARIO(reset_before_accept)
 	struct linger lg = { 1, 0 };
 
 	OK(connect(s, SA(&c->la), c->la.len));
+	settle(c);
 	OK(setsockopt(s, SOL_SOCKET, SO_LINGER, &lg, sizeof(lg)));
 	close(s);
-	usleep(20000);
+	settle(c);
 	a = OK(accept(l, NULL, NULL));
 	P(a, POLLHUP);
 	R(recv(a, buf, sizeof(buf), 0));

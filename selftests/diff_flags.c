@@ -176,7 +176,7 @@ SCENARIO(oob)
 	n = R(send(c->a, "c", 1, MSG_OOB));
 	OK(send(c->a, "d", 1, 0));
 	await(c->b, 2);
-	usleep(20000);
+	settle(c);
 	P(c->b, POLLIN);
 	R(recv(c->b, buf, 1, MSG_OOB));
 	n = recv(c->b, buf, 99, 0);
@@ -316,7 +316,7 @@ SCENARIO(outq)
 	await(c->b, 3);
 	R(ioctl(c->a, SIOCOUTQ, &v));
 	/* TCP counts until acknowledged, AF_L5 until read. */
-	for (i = 0; i < 1000 && v; i++) {
+	for (i = 0; i < 10000 && v; i++) {
 		recv(c->b, buf, 9, MSG_DONTWAIT);
 		usleep(1000);
 		ioctl(c->a, SIOCOUTQ, &v);

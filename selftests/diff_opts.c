@@ -539,9 +539,11 @@ SCENARIO_ON(tcp, info)
 	STATE(c->b);
 	OK(shutdown(c->a, SHUT_WR));
 	P(c->b, POLLRDHUP);
+	settle(c);
 	STATE(c->b);
 	OK(shutdown(c->b, SHUT_WR));
 	P(c->b, POLLHUP);
+	settle(c);
 	STATE(c->b);
 }
 

@@ -214,6 +214,7 @@ SCENARIO(passed_and_dropped)
 	usleep(5000);
 	P(c->b, 0);
 	R(send(c->b, "x", 1, 0));
+	settle(c);
 	close(through[0]);
 	close(through[1]);
 	P(c->b, POLLHUP);
@@ -290,7 +291,7 @@ SCENARIO(exec_cloexec)
 	}
 	close(c->a);
 	/* The child's copy goes with its exec, which takes its time. */
-	poll(&(struct pollfd){ c->b, POLLRDHUP, 0 }, 1, 5000 * l5_slow());
+	poll(&(struct pollfd){ c->b, POLLRDHUP, 0 }, 1, 15000 * l5_slow());
 	P(c->b, POLLRDHUP);
 	R(recv(c->b, buf, 9, MSG_DONTWAIT));
 	kill(pid, SIGKILL);
@@ -371,7 +372,7 @@ SCENARIO(three_writers)
 	struct reader w[3] = { { .bytes = 0 } };
 	long got[3] = { 0 };
 	pthread_t t[3];
-	int j, n, i;
+	int j, n, i, want = 0;
 
 	pair(c);
 	for (j = 0; j < 3; j++) {
@@ -379,15 +380,15 @@ SCENARIO(three_writers)
 		w[j].seen[0] = j;
 		pthread_create(&t[j], NULL, writes, &w[j]);
 	}
-	for (j = 0; j < 3; j++)
-		;
+	for (i = 0; i < 300; i++)
+		want += 3 * (1 + i * 7 % 1000);
 	i = 0;
-	while (i < 3 * 149000) {
+	while (i < want) {
 		n = recv(c->b, buf, sizeof(buf), MSG_DONTWAIT);
 		if (n < 0 && errno == EAGAIN) {
 			struct pollfd p = { c->b, POLLIN, 0 };
 
-			if (poll(&p, 1, 500) == 0)
+			if (poll(&p, 1, 15000 * l5_slow()) == 0)
 				break;
 			continue;
 		}
@@ -403,6 +404,9 @@ SCENARIO(three_writers)
 		V("lost", "%ld", w[j].bytes - got[j]);
 		V("sent", "%ld", w[j].bytes);
 	}
+	/* and not a byte more */
+	settle(c);
+	R(recv(c->b, buf, sizeof(buf), MSG_DONTWAIT));
 }
 
 static void *reads_both(void *arg)

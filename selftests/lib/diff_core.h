@@ -183,6 +183,13 @@ int feed(int fd, size_t len, uint64_t pos);
 /* Wait until @fd has @n bytes to read (by FIONREAD), or some seconds. */
 void await(int fd, int n);
 
+/*
+ * Wait until all packets that were sent over loopback have arrived, and their
+ * answers, and what these caused. Not what only a timer sends. Nor between
+ * when_asleep() and the call that is to sleep.
+ */
+void settle(struct ctx *c);
+
 /* An address where nothing is, which the compiler does not see through. */
 void *bad_pointer(void);
 
