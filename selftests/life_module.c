@@ -344,6 +344,7 @@ TEST_F_TIMEOUT(module, namespace_deleted, 300)
 
 		ASSERT_TRUE(watched_namespace("l5gone", &ns));
 		ASSERT_TRUE(net_enter(ns));
+		ASSERT_LE(0, l5_sysctl("match_ms", 10000));
 		l = end_listen(END_L5, &to);
 		ASSERT_LE(0, l);
 		for (i = 0; i < 4; i++) {
@@ -385,7 +386,7 @@ TEST_F_TIMEOUT(module, one_namespace_deleted, 300)
 	ASSERT_TRUE(net_pair(&a, &b));
 	ASSERT_EQ(0, sh("ip link add l5b_w type veth peer name w netns l5b"));
 	ASSERT_TRUE(net_enter(a));
-	l5_sysctl("match_ms", 5000);
+	l5_sysctl("match_ms", 10000);
 	ASSERT_TRUE(net_enter(b));
 	l = end_listen(END_L5, &to);
 	ASSERT_LE(0, l);
@@ -417,7 +418,7 @@ TEST_F_TIMEOUT(module, device_deleted, 300)
 
 	ASSERT_TRUE(net_pair(&a, &b));
 	ASSERT_TRUE(net_enter(a));
-	l5_sysctl("match_ms", 5000);
+	l5_sysctl("match_ms", 10000);
 	ASSERT_TRUE(net_enter(b));
 	l = end_listen(END_L5, &to);
 	ASSERT_LE(0, l);

@@ -581,8 +581,14 @@ TEST_F_TIMEOUT(death, at_random, 300)
 	TH_LOG("seed %llu", (unsigned long long)seed);
 	while (lives < LIVES && !l5_load(&cr->bad) && l5_now_ms() < end) {
 		for (i = 0; i < SENDERS + RECEIVERS; i++) {
-			if (pid[i] && !waitpid(pid[i], &status, WNOHANG))
-				continue;
+			if (pid[i]) {
+				if (!waitpid(pid[i], &status, WNOHANG))
+					continue;
+				/* done before anybody killed it */
+				if (i < SENDERS)
+					EXPECT_EQ(0, status);
+				pid[i] = 0;
+			}
 			if (i < SENDERS && lives >= LIVES)
 				continue;
 			if (i < SENDERS)
@@ -601,6 +607,8 @@ TEST_F_TIMEOUT(death, at_random, 300)
 		}
 		usleep(l5_rnd(&seed) % 12000);
 		i = l5_rnd(&seed) % (SENDERS + RECEIVERS);
+		if (!pid[i])
+			continue;
 		kill(pid[i], SIGKILL);
 		map_reap(pid[i]);
 		pid[i] = 0;

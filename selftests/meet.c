@@ -348,7 +348,7 @@ TEST_F_TIMEOUT(meet, plain_server, 300)
 /* A client of a plain server does not wait for what cannot come. */
 TEST_F_TIMEOUT(meet, plain_server_no_wait, 300)
 {
-	long old = l5_sysctl("match_ms", 5000);
+	long old = l5_sysctl("match_ms", 10000);
 	int64_t begin = l5_now_ms(), took;
 	struct addr to;
 	int l, i, c, s;
@@ -399,7 +399,7 @@ TEST_F_TIMEOUT(meet, forced_server, 300)
 {
 	int base = L5_TRANSPORT_BASE, i, c, s, l, one = 1;
 	struct addr a = addr_parse(variant->at);
-	long old = l5_sysctl("match_ms", 5000);
+	long old = l5_sysctl("match_ms", 10000);
 	int64_t begin = l5_now_ms();
 
 	close(self->listener);

@@ -117,7 +117,7 @@ TEST_F_TIMEOUT(net, rps, 300)
 	l = listen_in(-1, END_L5, "127.0.0.1:0", &to);
 	ASSERT_LE(0, l);
 	/* a slow machine may well need longer than the default */
-	long old = l5_sysctl("match_ms", 5000);
+	long old = l5_sysctl("match_ms", 10000);
 
 	for (i = 0; i < ARRAY_SIZE(masks); i++) {
 		ASSERT_EQ(0, sh("echo %s >/sys/class/net/lo/queues/rx-0/rps_cpus",
@@ -150,7 +150,7 @@ TEST_F_TIMEOUT(net, namespaces, 300)
 	int l;
 
 	ASSERT_TRUE(net_pair(&self->a, &self->b));
-	set_match(self->a, 5000);
+	set_match(self->a, 10000);
 	l = listen_in(self->b, END_L5, "10.77.0.2:0", &to);
 	ASSERT_LE(0, l);
 	connect_many(_metadata, self->a, l, &to, 150, 3000, &t);
@@ -165,7 +165,7 @@ TEST_F_TIMEOUT(net, namespace_counters, 300)
 	int l, c, s;
 
 	ASSERT_TRUE(net_pair(&self->a, &self->b));
-	set_match(self->a, 5000);
+	set_match(self->a, 10000);
 	l = listen_in(self->b, END_L5, "10.77.0.2:0", &to);
 	ASSERT_LE(0, l);
 	ASSERT_TRUE(net_enter(self->a));
@@ -217,7 +217,7 @@ TEST_F_TIMEOUT(net, translated, 300)
 	int l;
 
 	ASSERT_TRUE(net_pair(&self->a, &self->b));
-	set_match(self->a, 5000);
+	set_match(self->a, 10000);
 	l = listen_in(self->b, END_L5, "10.77.0.2:7010", &to);
 	ASSERT_LE(0, l);
 
@@ -269,7 +269,7 @@ TEST_F_TIMEOUT(net, syncookies, 300)
 	int l;
 
 	ASSERT_TRUE(net_pair(&self->a, &self->b));
-	set_match(self->a, 5000);
+	set_match(self->a, 10000);
 	ASSERT_EQ(0, sh("ip -n l5a addr add fd77::1/64 dev va nodad; "
 			"ip -n l5b addr add fd77::2/64 dev vb nodad; "
 			"ip netns exec l5b "
@@ -294,7 +294,7 @@ TEST_F_TIMEOUT(net, reuseport, 300)
 	struct addr to = addr_parse("127.0.0.1:0");
 	struct pollfd p[2];
 	int l[2], i, c, s, one = 1, used[2] = { 0, 0 };
-	long old = l5_sysctl("match_ms", 5000);
+	long old = l5_sysctl("match_ms", 10000);
 
 	for (i = 0; i < 2; i++) {
 		l[i] = end_socket(END_L5, AF_INET);
@@ -425,7 +425,7 @@ TEST_F_TIMEOUT(net, plain_relay, 300)
 
 TEST_F_TIMEOUT(net, l5_relay, 300)
 {
-	long old = l5_sysctl("match_ms", 5000);
+	long old = l5_sysctl("match_ms", 10000);
 
 	through_relay(_metadata, END_L5, L5_TRANSPORT_SHM, L5_REASON_NONE);
 	l5_sysctl("match_ms", old);
@@ -438,7 +438,7 @@ TEST_F_TIMEOUT(net, disabled_on_one_side, 300)
 	int l, c, s, i;
 
 	ASSERT_TRUE(net_pair(&self->a, &self->b));
-	set_match(self->a, 5000);
+	set_match(self->a, 10000);
 	l = listen_in(self->b, END_L5, "10.77.0.2:0", &to);
 	ASSERT_LE(0, l);
 	for (i = 0; i < 40; i++) {

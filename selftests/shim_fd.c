@@ -174,24 +174,35 @@ SHIM_TEST(close_races)
 	ASSERT_GE(1, shim_maps());
 }
 
+struct sleeper {
+	int fd;
+	atomic_int tid;
+};
+
 static void *reads(void *arg)
 {
+	struct sleeper *s = arg;
 	char c;
 
-	return (void *)read(*(int *)arg, &c, 1);
+	atomic_store(&s->tid, gettid());
+	return (void *)read(s->fd, &c, 1);
 }
 
 /* As the kernel: who sleeps inside goes on sleeping until data or the end. */
 SHIM_TEST(close_under_sleeper)
 {
+	struct sleeper s = { 0 };
 	pthread_t t;
 	void *ret;
 	int a, b, d;
 
 	WARM_PAIR(L5, a, b);
 	d = dup(b);
-	ASSERT_EQ(0, pthread_create(&t, NULL, reads, &b));
-	usleep(100000);
+	s.fd = b;
+	ASSERT_EQ(0, pthread_create(&t, NULL, reads, &s));
+	while (!atomic_load(&s.tid))
+		usleep(1000);
+	ASSERT_TRUE(l5_wait_asleep(s.tid));
 	close(b);
 	ASSERT_EQ(1, write(a, "x", 1));
 	pthread_join(t, &ret);

@@ -332,6 +332,9 @@ static void serve_clients(struct __test_metadata *_metadata, uint32_t events)
 	}
 	for (turn = 0; turn < 4000 && (turn < 300 || maps < 2 * CONNS);
 	     turn++) {
+		/* from here on mapped ones count */
+		for (i = 0; turn == 300 && i < CONNS; i++)
+			ASSERT_TRUE(rdma_moved(fd[i]));
 		for (k = 0; k <= turn % 3; k++) {
 			i = (turn * 5 + k) % CONNS;
 			len = 1 + turn * 7 % sizeof(out);
@@ -384,6 +387,7 @@ FAR_TEST(waits)
 	struct pollfd p = { .events = POLLIN };
 	pthread_t t;
 	fd_set r;
+	int64_t end;
 	ssize_t n;
 	int a, b, i;
 
@@ -420,8 +424,10 @@ FAR_TEST(waits)
 	close(a);
 	ASSERT_EQ(4, read(b, buf, 8));
 	ASSERT_EQ(0, read(b, buf, 8));
-	for (i = 0; i < 100 && write(b, buf, 1) == 1; i++)
+	end = l5_now_ms() + RDMA_MOVE_MS;
+	while ((n = write(b, buf, 1)) == 1 && l5_now_ms() < end)
 		usleep(10000);
+	ASSERT_EQ(-1, n);
 	ASSERT_TRUE(errno == EPIPE || errno == ECONNRESET);
 	close(b);
 	ASSERT_EQ(0, shim_maps());

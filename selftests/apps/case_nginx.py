@@ -143,8 +143,8 @@ def session(s):
 
     def wrk(path, *args):
         # With "-s" left out wrk says on stdout all that went wrong.
-        return s.spawn(['wrk', '-t', 2, '-c', 8, *args, f'{url}/{path}'],
-                       name='wrk')
+        return s.spawn(['wrk', '-t', 2, '-c', 8, '--timeout', '60s', *args,
+                        f'{url}/{path}'], name='wrk')
 
     def wrk_report(p, name, reads=0):
         code = s.wait(p, 'wrk')

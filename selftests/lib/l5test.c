@@ -43,7 +43,7 @@ int l5_getopt(int fd, int opt)
 
 int l5_transport(int fd)
 {
-	int64_t end = l5_now_ms() + 5000 * l5_slow();
+	int64_t end = l5_now_ms() + 30000 * l5_slow();
 	int t;
 
 	do {
@@ -99,7 +99,7 @@ int l5_slow(void)
 
 bool l5_wait_asleep(pid_t tid)
 {
-	int64_t end = l5_now_ms() + 10000 * l5_slow();
+	int64_t end = l5_now_ms() + 60000 * l5_slow();
 	int in_a_row = 0;
 	char path[64], buf[512], *p;
 	ssize_t n;

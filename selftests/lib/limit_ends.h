@@ -21,6 +21,7 @@ FIXTURE_SETUP(limit)
 	if (!l5_present())
 		_exit(255);
 	ASSERT_TRUE(net_unshare());
+	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
 	self->to = addr_parse("127.0.0.1:0");
 	self->listener = end_listen(END_L5, &self->to);
 	ASSERT_LE(0, self->listener);

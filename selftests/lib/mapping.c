@@ -313,7 +313,7 @@ bool map_again(const char *at, int fd[2])
 int map_reap(pid_t pid)
 {
 	int64_t end = l5_now_ms() + MAP_LONG_MS;
-	int status;
+	int status = -1;
 
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		if (l5_now_ms() > end) {

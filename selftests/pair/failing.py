@@ -34,14 +34,16 @@ def over(t, text, *processes):
     """All come to an end, soon: an error, or all that was sent."""
     ends = []
     # Before one is killed, since that lets the others go on.
-    hang = [(p.machine.name, p.hangs(SOON if not i else 3))
-            for i, p in enumerate(processes)]
+    end = time.monotonic() + SOON
+    hang = [(p.machine.name,
+             p.hangs(max(5 * SLOW, end - time.monotonic())))
+            for p in processes]
     if any(x[1] for x in hang):
         for p, (name, stacks) in zip(processes, hang):
             t.note(f'{name} hangs: {stacks}')
             t.note(p.machine.do.read('/proc/net/l5'))
     for p in processes:
-        p.finish(timeout=1)
+        p.finish(timeout=5 * SLOW)
         got = p.json('flood')
         ends.append(got)
         t.check(p.code == 0 and got.get('tx_end') in ENDS and
@@ -96,8 +98,15 @@ def killed(t):
                 ('eof', 'ECONNRESET'), f'a receiver that waits, {way}',
                 repr(s))
     # Unread bytes at a close are a reset, as TCP has it.
-    s, c = t.talk(t.a, ['accept', MOVED, 'sleep=300', 'close'],
-                  [MOVED, 'put=50k', 'drain', 'break'])
+    s, port = t.listen(t.a, ['accept', MOVED, 'hold', 'close'])
+    c = t.b.step(f'connect={t.a.at(port)}', MOVED, 'put=50k', 'say=put',
+                 'drain', 'break')
+    c.line('put')
+    # until it has come; later is as good
+    time.sleep(0.3)
+    s.tell()
+    c.finish()
+    s.finish()
     t.check(s.code == 0 and c.code == 0 and
             c.json('break').get('tx_end') in ('EPIPE', 'ECONNRESET'),
             'close() with bytes unread', f'{s!r}\n{c!r}')

@@ -551,6 +551,9 @@ def mailbox(t):
 def limit(t):
     """net.l5.rdma_max: what is more stays TCP."""
     def three(name, want):
+        # queue pairs of those before go later than these themselves
+        t.wait(lambda: all(m.stat().get('rdma_now') == 0 for m in (t.a, t.b)),
+               'no queue pairs', 30 * SLOW)
         s, port = t.listen(t.a, ['3[', 'accept', 'pong=2,50', 'tally', ']',
                                  'say=all', 'hold'])
         c = t.b.step(*['1[', f'connect={t.a.at(port)}', SETTLED, 'ping=2,50',
@@ -642,12 +645,12 @@ def namespaces(t):
 def strangers(t):
     """Others at the side door: who asks or answers as AF_L5 would not."""
     stranger = f'{HERE}/build/stranger'
-    t.b.sysctl('rdma_ms', 1500)
     question = None
     for how, reasons in (('ignore', ['silent']), ('reject', ['refused']),
                          ('accept', ['refused', 'rdma']),
                          ('garbage', ['refused', 'rdma']),
                          ('leave', ['refused', 'rdma'])):
+        t.b.sysctl('rdma_ms', 1500 if how == 'ignore' else 20000)
         port = t.port()
         r = Running(t.a, [stranger, 'answer', t.a.address, port, how])
         r.line('ready')
