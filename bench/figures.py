@@ -78,11 +78,11 @@ class Cores:
 
     LOOK = [os.path.join(HERE, "limit"), "-d", "0.03"]
     NEAR = 5e6      # bare round trips a second that two cores do not make
-    PATIENCE = 30   # seconds to wait for them, in all
 
-    def __init__(self, wanted):
+    def __init__(self, wanted, patience=30):
+        """@patience: seconds to wait for them, in all."""
         self.retaken = 0
-        self.left = self.PATIENCE
+        self.left = patience
         self.watch = wanted and machine().endswith("kvm")
 
     def apart(self):
