@@ -337,6 +337,8 @@ void l5_bell(struct l5_end *e, u32 *wait, bool room)
 		 */
 		if (!sk)
 			sk = rcu_dereference(e->sk);
+		if (sk && sock_flag(sk, SOCK_FASYNC))
+			l5_wait_arm(wait);
 	}
 	if (sk)
 		l5_count(l5_sk(sk), L5_STAT_DOORBELLS, 1);
