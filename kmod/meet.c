@@ -33,7 +33,7 @@
 #define L5_MEET_BITS	8
 #define L5_NOTE_BITS	10
 #define L5_NOTE_WAYS	8
-#define L5_MEET_SLICES	4
+#define L5_MEET_SLICES	4UL
 
 struct l5_bucket {
 	spinlock_t lock;	/* outcome of the meetings in @head */
@@ -196,8 +196,8 @@ void l5_meet_established(struct l5_sock *l5)
 	b = l5_bucket(conn->key);
 	spin_lock_bh(&b->lock);
 	l5_meet_enter(b, conn);
-	conn->slice = max(1UL, wait / L5_MEET_SLICES);
-	conn->slices = wait / conn->slice;
+	conn->slices = min(wait, L5_MEET_SLICES);
+	conn->slice = wait / conn->slices;
 	mod_timer(&conn->timer, jiffies + conn->slice);
 	spin_unlock_bh(&b->lock);
 }
