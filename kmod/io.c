@@ -387,8 +387,13 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 	int err;
 
 	if (l5_tx_ended(l5)) {
+		/* which AF_UNIX looks at first */
+		if (l5->proto == L5PROTO_UNIX && msg->msg_namelen)
+			return -EISCONN;
 		if (!l5_tx_pipe(l5))
 			goto ended;
+		/* a closing peer may not have come to telling us */
+		l5_boot_error(l5);
 		if (!(msg->msg_flags & MSG_NOSIGNAL))
 			send_sig(SIGPIPE, current, 0);
 		return -EPIPE;

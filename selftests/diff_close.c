@@ -236,6 +236,22 @@ SCENARIO(write_after_close_unread)
 	N(so_error(c->a));
 }
 
+/* An address that is not wanted, at a time when nothing can be sent. */
+SCENARIO(address_after_the_end)
+{
+	pair(c);
+	catch_signal(SIGPIPE, 0);
+	OK(shutdown(c->a, SHUT_WR));
+	R(sendto(c->a, "x", 1, 0, SA(&c->la), c->la.len));
+	N(caught);
+	close(c->b);
+	P(c->a, POLLHUP);
+	R(sendto(c->a, "x", 1, 0, SA(&c->la), c->la.len));
+	N(caught);
+	R(send(c->a, "x", 1, 0));
+	N(caught);
+}
+
 SCENARIO(close_partly_read)
 {
 	pair(c);
