@@ -445,7 +445,9 @@ ended:
 	}
 	/* never the bytes themselves to the bootstrap: nobody reads there */
 	if (l5_tx_gone(l5)) {
-		l5_send_to_closed(l5);
+		/* nothing is nothing to TCP, either, and is not answered */
+		if (len)
+			l5_send_to_closed(l5);
 		return len;
 	}
 	l5_boot_error(l5);

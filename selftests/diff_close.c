@@ -282,6 +282,25 @@ SCENARIO(write_after_close)
 	N(so_error(c->a));
 }
 
+SCENARIO(write_nothing_after_close)
+{
+	int i;
+
+	pair(c);
+	R(close(c->b));
+	P(c->a, POLLRDHUP);
+	settle(c);
+	for (i = 0; i < 3; i++) {
+		R(send(c->a, "", 0, MSG_NOSIGNAL));
+		settle(c);
+		P(c->a, POLLRDHUP);
+	}
+	R(send(c->a, "x", 1, MSG_NOSIGNAL));
+	P(c->a, POLLHUP);
+	R(send(c->a, "", 0, MSG_NOSIGNAL));
+	R(recv(c->a, buf, 9, 0));
+}
+
 SCENARIO(write_after_close_then_error)
 {
 	pair(c);
