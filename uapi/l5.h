@@ -82,7 +82,7 @@ enum l5_opt {
  * @L5_TRANSPORT_NONE: not decided: not connected, or the peer is being met
  * @L5_TRANSPORT_BASE: the bootstrap socket, TCP or AF_UNIX
  * @L5_TRANSPORT_SHM: rings in memory shared with a peer of this kernel
- * @L5_TRANSPORT_RDMA: rings of which each host has a copy; RDMA keeps them so
+ * @L5_TRANSPORT_RDMA: rings of which each host has a copy, kept alike by RDMA
  */
 enum l5_transport {
 	L5_TRANSPORT_NONE,

@@ -21,7 +21,7 @@ def session(s):
     # Each line of it is one test of the text or of the binary protocol.
     # 2 s for each answer are little on a busy machine
     r = s.run(['memccapable', '-t', '20', '-h', '127.0.0.1', '-p', port],
-              timeout=600)
+              timeout=300)
     lines = re.findall(r'^(.*?)\s+\[(\w+)\]', r.text, re.M)
     out['memccapable'] = (r.code, lines)
     s.check(sum(v == 'pass' for _, v in lines) > 20,
