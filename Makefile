@@ -47,7 +47,7 @@ uninstall:				## undo that, whichever way it was
 INSTALL_ENV = KVER="$(KVER)" KDIR="$(KDIR)" MAKE="$(MAKE)" \
 	DESTDIR="$(DESTDIR)" SRCTREE="$(SRCTREE)"
 
-demo check check-debug bench lint: KVER = $(LAB_KVER)
+demo check check-debug check-races bench lint: KVER = $(LAB_KVER)
 
 demo: deps-lab all			## real programs over AF_L5, beside TCP
 	bench/demo
@@ -61,6 +61,10 @@ model: deps-test			## the protocol's models, with spin
 check-debug: deps-test all		## kernel tests on a debug kernel
 	vm/kernel debug
 	selftests/run --kernel debug $(T)
+
+check-races: deps-test all		## kernel tests, looking for data races
+	vm/kernel kcsan
+	selftests/run --kernel kcsan $(T)
 
 bench: deps-lab all			## all figures, into bench/out
 	bench/demo --all
@@ -87,5 +91,5 @@ deps-test: deps-lab
 deps-lint:
 	@vm/deps $(DEPS_LINT)
 
-.PHONY: all module tools install uninstall demo check model check-debug bench \
-	lint clean help deps-build deps-lab deps-test deps-lint
+.PHONY: all module tools install uninstall demo check model check-debug \
+	check-races bench lint clean help deps-build deps-lab deps-test deps-lint

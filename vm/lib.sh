@@ -254,7 +254,7 @@ module_for() {
 command_line() {
 	local khz faults=''
 	khz=$(tsc_khz)
-	[ "$KERNEL" = debug ] && faults='slub_debug=A,kmalloc-cg-*'
+	[[ $KERNEL == @(debug|kcsan) ]] && faults='slub_debug=A,kmalloc-cg-*'
 	echo "console=ttyS0 loglevel=5 quiet panic=-1 oops=panic mitigations=off" \
 	     "tsc=reliable no_timer_check nokaslr log_buf_len=4M" \
 	     "watchdog_thresh=30 rcupdate.rcu_cpu_stall_timeout=60" \
