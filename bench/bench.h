@@ -18,6 +18,8 @@
 #include <sys/un.h>
 #include <netinet/in.h>
 
+#include "line.h"
+
 /* transport.c: what a connection is made of. */
 
 enum carrier {
@@ -25,6 +27,7 @@ enum carrier {
 	CARRIER_LIB,		/* libl5 on a socket */
 	CARRIER_MEM,		/* libl5's rings over a memfd, no socket */
 	CARRIER_LINE,		/* bare shared memory, see line.h */
+	CARRIER_LINES,		/* the same, one message after the other */
 };
 
 struct transport {
@@ -81,7 +84,7 @@ extern const struct setup setup_default;
 const struct transport *transport_named(const char *name);
 /* Of a connection without a socket, there before the server is started. */
 extern struct l5_native *transport_mem;
-extern struct line *transport_line;
+extern struct line_way *transport_line;
 extern double transport_took;	/* seconds of the last connect() */
 
 int transport_listen(const struct setup *s, struct address *where);
@@ -119,10 +122,10 @@ struct stream {
 	enum wait_mode wait;
 	struct l5_conn *lib;	/* if libl5 carries it */
 	struct l5_map *mem;	/* if a memfd does */
-	struct line *line;	/* if that does: the client's, the server's */
+	struct line_way *line;	/* if that does: the client's, the server's */
 	int end;		/* of these: 0 the client, 1 the server */
-	unsigned long sent;	/* messages by line */
-	unsigned long got;
+	struct line_pos put;	/* messages by line */
+	struct line_pos get;
 };
 
 void stream_connect(struct stream *st, const struct setup *s,

@@ -14,7 +14,6 @@
 #include <unistd.h>
 #include <sys/epoll.h>
 
-#include "line.h"
 #include "../uapi/l5.h"
 #include "../userspace/lib/libl5.h"
 #include "../userspace/lib/native.h"
@@ -49,9 +48,13 @@ static void stream_init(struct stream *st, const struct setup *s, int fd,
 			err(1, "mapping end %d", end);
 		return;
 	}
-	if (s->transport->carrier == CARRIER_LINE) {
+	if (s->transport->carrier >= CARRIER_LINE) {
 		st->line = transport_line;
 		st->end = end;
+		if (s->transport->carrier == CARRIER_LINES)
+			st->put.ring = s->buffer && s->buffer < LINE_RING ?
+				       s->buffer : LINE_RING;
+		st->get = st->put;
 		return;
 	}
 	if (s->transport->carrier == CARRIER_LIB) {
@@ -142,16 +145,19 @@ static void await(struct stream *st, short events)
 		err(1, "waiting");
 }
 
-/* A line holds one message, and its like comes only after the answer. */
+/*
+ * A line holds one message, and its like comes only after the answer. Those
+ * that walk lie as records do in a ring; all are of one length here.
+ */
 static ssize_t line_recv(struct stream *st, void *buf, size_t len)
 {
-	struct line *l = &st->line[!st->end];
+	struct line_way *w = &st->line[!st->end];
+	struct line *l = line_next(w, &st->get, len);
 
-	st->got++;
 	if (len > sizeof(l->text))
 		errx(1, "a line takes %zu bytes", sizeof(l->text));
-	line_get(l, st->got, buf, len);
-	return atomic_load(&l->end) ? 0 : len;
+	line_get(l, st->get.nr, buf, len);
+	return atomic_load(&w->end) ? 0 : len;
 }
 
 static ssize_t recv_some(struct stream *st, void *buf, size_t len)
@@ -169,7 +175,10 @@ static ssize_t recv_some(struct stream *st, void *buf, size_t len)
 static ssize_t send_some(struct stream *st, const void *buf, size_t len)
 {
 	if (st->line) {
-		line_put(&st->line[st->end], ++st->sent, buf, len);
+		struct line *l = line_next(&st->line[st->end], &st->put,
+					   len);
+
+		line_put(l, st->put.nr, buf, len);
 		return len;
 	}
 	if (st->mem) {
@@ -229,7 +238,7 @@ void stream_send(struct stream *st, const void *buf, size_t len)
 void stream_end(struct stream *st)
 {
 	if (st->line)
-		line_end(&st->line[st->end], ++st->sent);
+		line_end(&st->line[st->end], &st->put);
 	else if (st->mem)
 		l5_native_flag(transport_mem, !st->end, L5_MAP_RX_ASK);
 	else if (shutdown(st->fd, SHUT_WR))

@@ -13,10 +13,9 @@
 #include <sys/mman.h>
 #include <netinet/tcp.h>
 
-#include "line.h"
 #include "../userspace/lib/native.h"
 
-#define MEM_RING	(256 * 1024)	/* as net.l5.ring_kb */
+#define MEM_RING	LINE_RING
 #define PATIENCE_MS	10000		/* until RDMA is known to carry it */
 
 static const struct transport transports[] = {
@@ -28,11 +27,12 @@ static const struct transport transports[] = {
 	{ "smc",	AF_INET, AF_SMC, -1, CARRIER_SOCKET },
 	{ "mem",	AF_UNSPEC, 0, -1, CARRIER_MEM },
 	{ "line",	AF_UNSPEC, 0, -1, CARRIER_LINE },
+	{ "lines",	AF_UNSPEC, 0, -1, CARRIER_LINES },
 	{ NULL }
 };
 
 struct l5_native *transport_mem;
-struct line *transport_line;
+struct line_way *transport_line;
 double transport_took;
 
 const struct setup setup_default = {
@@ -127,7 +127,7 @@ int transport_listen(const struct setup *s, struct address *where)
 			err(1, "memfd");
 		return dup(transport_mem->fd);
 	}
-	if (s->transport->carrier == CARRIER_LINE) {
+	if (s->transport->carrier >= CARRIER_LINE) {
 		transport_line = mmap(NULL, 2 * sizeof(*transport_line),
 				      PROT_READ | PROT_WRITE,
 				      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -162,7 +162,7 @@ int transport_connect(const struct setup *s, const struct address *where)
 
 	if (s->transport->carrier == CARRIER_MEM)
 		return dup(transport_mem->fd);
-	if (s->transport->carrier == CARRIER_LINE)
+	if (s->transport->carrier >= CARRIER_LINE)
 		return -1;
 	fd = open_socket(s);
 	started = sample_elapsed();
@@ -179,7 +179,7 @@ int transport_accept(const struct setup *s, int listener)
 
 	if (s->transport->carrier == CARRIER_MEM)
 		return dup(listener);
-	if (s->transport->carrier == CARRIER_LINE)
+	if (s->transport->carrier >= CARRIER_LINE)
 		return -1;
 	do {
 		fd = accept(listener, NULL, NULL);
