@@ -6,6 +6,9 @@
  * after the client's decision must not pair, and a client that has said it
  * waits must be told.
  *
+ * It stands for no lettered barrier: the bucket's lock is the only order there
+ * is, and what follows from a decision is the cut's (cut.pml: H, I).
+ *
  * -DNO_LOCK lets the child and the time-out look and take in separate steps;
  * -DNO_WAKE forgets to wake the client: each has to fail.
  */

@@ -7,10 +7,10 @@
  *   peer's host                             who looks
  *
  *   WRITE record                            EXCHANGE byte = 0        (BB)
- *   WRITE byte = not 0           (AA)       FULL BARRIER
+ *   WRITE byte = not 0           (CC)       FULL BARRIER
  *                                           LOAD header of the record
  *
- *   AA pairs with BB: a queue pair's WRITEs take effect in their order. If the
+ *   CC pairs with BB: a queue pair's WRITEs take effect in their order. If the
  *     exchange took the byte away the record is there for who looks next. If
  *     the header is not there yet, then the byte is set after it was cleared,
  *     and stays. The other way about, header first, it would be lost.
@@ -135,7 +135,7 @@ static inline void l5_mailbox_set(struct l5_mailbox *b, uint32_t i)
  */
 static inline bool l5_mailbox_take(struct l5_mailbox *b, uint32_t i)
 {
-	/* BB, pairs with AA */
+	/* BB, pairs with CC */
 	return __atomic_exchange_n(&b->byte[i], 0, __ATOMIC_SEQ_CST);
 }
 
