@@ -156,6 +156,33 @@ static void level(struct log *l, int a, int b)
 	close(ep);
 }
 
+/* By the older call, whose size means nothing but is looked at. */
+static void created(struct log *l, int a, int b)
+{
+	int ep, i;
+
+	for (i = -1; i < 3; i++) {
+		ep = epoll_create(i);
+		if (i <= 0 ? ep >= 0 || errno != EINVAL : ep < 0)
+			abort();
+		if (i <= 0)
+			continue;
+		note(l, "flags %d\n", fcntl(ep, F_GETFD));
+		ADD(ep, b, EPOLLIN, 1);
+		heat(ep, a, b);
+		SEND(a, 10);
+		SEE(ep);
+		SEE(ep);
+		RECV(b, 100);
+		SEE(ep);
+		DEL(ep, b);
+		SEND(a, 1);
+		SEE(ep);
+		RECV(b, 100);
+		close(ep);
+	}
+}
+
 static void edge(struct log *l, int a, int b)
 {
 	int ep = epoll_create1(0), round;
@@ -602,6 +629,7 @@ static void compare(struct __test_metadata *_metadata, scenario *run)
 	}
 
 SCENARIO(level)
+SCENARIO(created)
 SCENARIO(edge)
 SCENARIO(edge_both)
 SCENARIO(edge_room)

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "ends.h"
 
@@ -63,9 +64,11 @@ SHIM_TEST(replaced)
 	int a, b, f, i, p[2];
 	FILE *s;
 
-	for (i = 0; i < 6; i++) {
+	for (i = 0; i < 8; i++) {
 		WARM_PAIR(L5, a, b);
 		ASSERT_EQ(0, pipe(p));
+		snprintf(buf, sizeof(buf), "/proc/self/fd/%d", p[1]);
+		s = NULL;
 		switch (i) {
 		case 0:
 			ASSERT_EQ(b, dup2(p[1], b));
@@ -79,8 +82,7 @@ SHIM_TEST(replaced)
 			ASSERT_EQ(b, dup(p[1]));
 			break;
 		case 3:
-			s = fdopen(b, "r+");
-			fclose(s);
+			fclose(fdopen(b, "r+"));
 			ASSERT_EQ(b, fcntl(p[1], F_DUPFD, 0));
 			break;
 		case 4:
@@ -91,12 +93,24 @@ SHIM_TEST(replaced)
 		case 5:
 			syscall(SYS_dup2, p[1], b);
 			break;
+		case 6:
+			s = freopen(buf, "w", fdopen(b, "r+"));
+			ASSERT_EQ(b, fileno(s));
+			break;
+		case 7:
+			s = freopen64(buf, "w", fdopen(b, "r+"));
+			ASSERT_EQ(b, fileno(s));
+			break;
 		}
 		ASSERT_EQ(0, read(a, buf, 1));
 		ASSERT_EQ(5, write(b, "piped", 5));
 		ASSERT_EQ(5, read(p[0], buf, 10));
 		close(a);
-		close(b);
+		if (s)
+			fclose(s);
+		else
+			close(b);
+		ASSERT_EQ(0, shim_maps());
 		close(p[0]);
 		close(p[1]);
 	}
@@ -317,6 +331,237 @@ SHIM_TEST(passed_on)
 	SAYS(a, c, "alone");
 	close(c);
 	ASSERT_EQ(0, read(a, buf, 1));
+}
+
+/* Two descriptors and the text they come with, by one of two calls each. */
+union control {
+	char buf[CMSG_SPACE(2 * sizeof(int))];
+	struct cmsghdr align;
+};
+
+static bool pass_two(int via, bool many, const int *fd)
+{
+	union control u = { };
+	struct iovec v = { (void *)fd, 2 * sizeof(int) };
+	struct mmsghdr m[2] = { };
+	struct cmsghdr *c;
+	int i;
+
+	/* the first of them has none */
+	for (i = 0; i < 2; i++) {
+		m[i].msg_hdr.msg_iov = &v;
+		m[i].msg_hdr.msg_iovlen = 1;
+	}
+	m[1].msg_hdr.msg_control = u.buf;
+	m[1].msg_hdr.msg_controllen = sizeof(u.buf);
+	c = CMSG_FIRSTHDR(&m[1].msg_hdr);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(2 * sizeof(int));
+	memcpy(CMSG_DATA(c), fd, 2 * sizeof(int));
+	if (many)
+		return sendmmsg(via, m, 2, 0) == 2;
+	return sendmsg(via, &m[0].msg_hdr, 0) > 0 &&
+	       sendmsg(via, &m[1].msg_hdr, 0) > 0;
+}
+
+/* @number: which they were; @fd: which they are. */
+static bool take_two(int via, bool many, int *number, int *fd)
+{
+	union control u[2];
+	struct iovec v = { number, 2 * sizeof(int) };
+	struct mmsghdr m[2] = { };
+	struct cmsghdr *c;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		m[i].msg_hdr.msg_iov = &v;
+		m[i].msg_hdr.msg_iovlen = 1;
+		m[i].msg_hdr.msg_control = u[i].buf;
+		m[i].msg_hdr.msg_controllen = sizeof(u[i].buf);
+	}
+	if (many) {
+		if (recvmmsg(via, m, 2, 0, NULL) != 2)
+			return false;
+	} else if (recvmsg(via, &m[0].msg_hdr, 0) <= 0 ||
+		   recvmsg(via, &m[1].msg_hdr, 0) <= 0) {
+		return false;
+	}
+	c = CMSG_FIRSTHDR(&m[1].msg_hdr);
+	if (!c || c->cmsg_len != CMSG_LEN(2 * sizeof(int)))
+		return false;
+	memcpy(fd, CMSG_DATA(c), 2 * sizeof(int));
+	return true;
+}
+
+static void nothing(int sig)
+{
+	(void)sig;
+}
+
+/* Does it block? Whoever clears O_NONBLOCK, it is so for all. */
+static bool blocks(int fd)
+{
+	struct sigaction sa = { .sa_handler = nothing };
+	struct itimerval it = { .it_value.tv_usec = 50000 }, off = { };
+	bool ret;
+
+	sigaction(SIGALRM, &sa, NULL);
+	it.it_interval = it.it_value;
+	setitimer(ITIMER_REAL, &it, NULL);
+	ret = read(fd, buf, 1) == -1 && errno == EINTR;
+	setitimer(ITIMER_REAL, &off, NULL);
+	return ret;
+}
+
+/* A process that was there before: it changes what it is given. */
+static void changes(int via, bool many)
+{
+	int number[2], fd[2];
+
+	if (!take_two(via, many, number, fd))
+		_exit(1);
+	if (fcntl(fd[0], F_SETFL, 0))
+		_exit(2);
+	/* a registration is known by the number, too */
+	if (fd[1] == number[0])
+		fd[1] = dup(fd[1]);
+	if (fd[0] != number[0] && dup2(fd[0], number[0]) < 0)
+		_exit(3);
+	if (epoll_ctl(fd[1], EPOLL_CTL_DEL, number[0], NULL))
+		_exit(4);
+	_exit(0);
+}
+
+/* What was passed on is not this process's alone any more. */
+SHIM_TEST(passed_and_changed)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.u32 = 1 };
+	int a, b, fd[2], i, k, s[2], status;
+	pid_t pid;
+
+	for (k = 0; k < 4; k++) {
+		ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, s));
+		pid = fork();
+		if (!pid)
+			changes(s[1], k & 2);
+		WARM_PAIR(L5, a, b);
+		fd[0] = b;
+		fd[1] = epoll_create1(0);
+		ASSERT_EQ(0, epoll_ctl(fd[1], EPOLL_CTL_ADD, b, &ev));
+		for (i = 0; i < 50; i++) {
+			ASSERT_EQ(1, write(a, "x", 1));
+			ASSERT_EQ(1, epoll_wait(fd[1], &ev, 1, 1000));
+			ASSERT_EQ(1, read(b, buf, 10));
+		}
+		ASSERT_EQ(0, fcntl(b, F_SETFL, O_NONBLOCK));
+		ASSERT_EQ(-1, read(b, buf, 1));
+		ASSERT_EQ(EAGAIN, errno);
+		ASSERT_TRUE(pass_two(s[0], k & 1, fd));
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_EQ(0, status);
+		EXPECT_TRUE(blocks(b)) {
+			TH_LOG("by %s: still nonblocking",
+			       k & 1 ? "sendmmsg" : "sendmsg");
+		}
+		for (i = 0; i < 5; i++) {
+			ASSERT_EQ(1, write(a, "x", 1));
+			EXPECT_EQ(0, epoll_wait(fd[1], &ev, 1, 0)) {
+				TH_LOG("by %s: still registered",
+				       k & 1 ? "sendmmsg" : "sendmsg");
+			}
+		}
+		close(fd[1]);
+		close(a);
+		close(b);
+		close(s[0]);
+		close(s[1]);
+	}
+}
+
+/* A number that was closed behind our back comes with another socket. */
+SHIM_TEST(taken_as_new)
+{
+	int a, b, c, d, i, k, s[2], fd[2], number[2], x;
+
+	for (k = 0; k < 2; k++) {
+		WARM_PAIR(L5, a, b);
+		ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, s));
+		ASSERT_TRUE(shim_pair(L5, &c, &d));
+		fd[0] = b;
+		fd[1] = b;
+		ASSERT_EQ(0, fcntl(b, F_SETFL, O_NONBLOCK));
+		ASSERT_TRUE(pass_two(s[0], true, fd));
+		syscall(SYS_close, c);
+		syscall(SYS_close, d);
+		ASSERT_TRUE(take_two(s[1], k, number, fd));
+		x = fd[0] == c || fd[0] == d ? fd[0] : fd[1];
+		ASSERT_TRUE(x == c || x == d);
+		for (i = 0; i < 2 * SHIM_AFTER; i++) {
+			ASSERT_EQ(1, write(a, "x", 1));
+			ASSERT_EQ(1, read(x, buf, 10));
+		}
+		ASSERT_EQ(3, shim_maps());
+		ASSERT_EQ(0, fcntl(b, F_SETFL, 0));
+		EXPECT_TRUE(blocks(x)) {
+			TH_LOG("by %s: as if alone", k ? "recvmmsg" :
+			       "recvmsg");
+		}
+		close(a);
+		close(b);
+		close(fd[0]);
+		close(fd[1]);
+		close(s[0]);
+		close(s[1]);
+	}
+}
+
+/* daemon() puts /dev/null where a connection was. */
+SHIM_TEST(daemons)
+{
+	int a, b, i, k, p[2], status;
+	struct stat st;
+	pid_t pid;
+	char c;
+
+	for (k = 0; k < 2; k++) {
+		WARM_PAIR(L5, a, b);
+		ASSERT_EQ(0, pipe(p));
+		pid = fork();
+		if (!pid) {
+			for (i = 0; i <= STDERR_FILENO; i++)
+				if (dup2(b, i) != i)
+					_exit(1);
+			/* mapped in this process, by these numbers */
+			for (i = 0; i < 4 * SHIM_AFTER; i++)
+				if (write(1, "d", 1) != 1)
+					_exit(2);
+			close(a);
+			close(b);
+			if (daemon(1, k))
+				_exit(3);
+			/* from now on nobody waits for us */
+			c = 0;
+			for (i = 0; i <= STDERR_FILENO; i++)
+				if (fstat(i, &st) || write(i, "ok", 2) != 2 ||
+				    S_ISCHR(st.st_mode) == k)
+					c = 1;
+			if (write(p[1], &c, 1) != 1)
+				_exit(4);
+			_exit(0);
+		}
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_EQ(0, status);
+		ASSERT_EQ(1, read(p[0], &c, 1));
+		ASSERT_EQ(0, c);
+		close(b);
+		for (i = 0; i < 4 * SHIM_AFTER + 6 * k; i++)
+			ASSERT_EQ(1, read(a, buf, 1));
+		ASSERT_EQ(0, read(a, buf, 1));
+		close(a);
+		close(p[0]);
+		close(p[1]);
+	}
 }
 
 /* A signal handler that writes to the socket, and one that leaves by a jump. */

@@ -5,8 +5,10 @@
  */
 #include "shim.h"
 
+#include <liburing.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
 
@@ -132,7 +134,51 @@ static ssize_t s_stdio(int fd, void *buf, size_t n)
 	return ret;
 }
 
+/* One of a thread, which ends with it only when the program does. */
+static struct io_uring *uring(void)
+{
+	static __thread struct io_uring ring;
+	static __thread bool there;
+
+	if (!there && io_uring_queue_init(4, &ring, 0))
+		return NULL;
+	there = true;
+	return &ring;
+}
+
+static ssize_t uring_done(struct io_uring *r)
+{
+	struct io_uring_cqe *cqe;
+	ssize_t ret;
+
+	if (io_uring_submit(r) != 1 || io_uring_wait_cqe(r, &cqe))
+		return -1;
+	ret = cqe->res;
+	io_uring_cqe_seen(r, cqe);
+	return ret;
+}
+
+static ssize_t s_uring(int fd, void *buf, size_t n)
+{
+	struct io_uring *r = uring();
+
+	if (!r)
+		return -1;
+	io_uring_prep_send(io_uring_get_sqe(r), fd, buf, n, 0);
+	return uring_done(r);
+}
+
 /* Ways to receive */
+
+static ssize_t r_uring(int fd, void *buf, size_t n)
+{
+	struct io_uring *r = uring();
+
+	if (!r)
+		return -1;
+	io_uring_prep_recv(io_uring_get_sqe(r), fd, buf, n, 0);
+	return uring_done(r);
+}
 
 static ssize_t r_read(int fd, void *buf, size_t n)
 {
@@ -274,7 +320,7 @@ static const struct way senders[] = {
 	{ "sendmsg", s_sendmsg }, { "sendmmsg", s_sendmmsg },
 	{ "raw write", s_raw }, { "raw sendmsg", s_raw_msg },
 	{ "sendfile", s_sendfile }, { "splice", s_splice },
-	{ "stdio", s_stdio },
+	{ "stdio", s_stdio }, { "io_uring", s_uring },
 };
 
 static const struct way receivers[] = {
@@ -285,7 +331,7 @@ static const struct way receivers[] = {
 	{ "__read_chk", r_read_chk }, { "__recv_chk", r_recv_chk },
 	{ "__recvfrom_chk", r_recvfrom_chk }, { "raw read", r_raw },
 	{ "raw recvmsg", r_raw_msg }, { "splice", r_splice },
-	{ "stdio", r_stdio },
+	{ "stdio", r_stdio }, { "io_uring", r_uring },
 };
 
 #define N(a)	(sizeof(a) / sizeof((a)[0]))
@@ -665,6 +711,44 @@ SHIM_TEST(rare)
 	ASSERT_EQ(1, write(a, "3", 1));
 	ASSERT_EQ(1, poll(&p, 1, 1000));
 	ASSERT_EQ(3, read(b, in, 10));
+}
+
+/* A buffer that is too small: libc ends the program, and nothing is taken. */
+SHIM_TEST(overflows)
+{
+	struct rlimit none = { 0, 0 };
+	int a, b, i, status;
+	pid_t pid;
+
+	WARM_PAIR(L5, a, b);
+	for (i = 0; i < 6; i++) {
+		ASSERT_EQ(2, write(a, "xy", 2));
+		pid = fork();
+		if (!pid) {
+			setrlimit(RLIMIT_CORE, &none);
+			dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+			/* mapped here, too */
+			while (i & 1 && !shim_maps())
+				if (recv(b, in, 0, MSG_DONTWAIT))
+					_exit(2);
+			switch (i / 2) {
+			case 0:
+				__read_chk(b, in, 2, 1);
+				break;
+			case 1:
+				__recv_chk(b, in, 2, 1, 0);
+				break;
+			case 2:
+				__recvfrom_chk(b, in, 2, 1, 0, NULL, NULL);
+				break;
+			}
+			_exit(1);
+		}
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_TRUE(WIFSIGNALED(status));
+		ASSERT_EQ(SIGABRT, WTERMSIG(status));
+		ASSERT_EQ(2, read(b, in, 10));
+	}
 }
 
 TEST_HARNESS_MAIN

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Waiting under the preload library: poll() and select() say what they say on
- * TCP, signals and time-outs end them, and no other descriptor starves beside
- * mapped sockets that never have a pause.
+ * TCP, signals and time-outs end them, nobody starves beside mapped sockets
+ * that never have a pause, and who waits for nothing needs no CPU.
  */
 #include "shim.h"
 
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
@@ -23,12 +24,15 @@ static const char *const how_name[HOWS] = {
 	"poll", "ppoll", "__poll_chk", "__ppoll_chk", "select", "pselect",
 };
 
-/* Of poll()'s events those that select() knows, too. */
+/*
+ * Of poll()'s events those that select() knows, too; it asks for exceptions
+ * besides, which there are none of.
+ */
 static int wait_for(enum how how, struct pollfd *p, int n, int ms)
 {
 	struct timespec ts = { ms / 1000, ms % 1000 * 1000000l };
 	struct timeval tv = { ms / 1000, ms % 1000 * 1000 };
-	fd_set r, w;
+	fd_set r, w, e;
 	int i, top = 0, ret;
 
 	switch (how) {
@@ -46,8 +50,10 @@ static int wait_for(enum how how, struct pollfd *p, int n, int ms)
 	}
 	FD_ZERO(&r);
 	FD_ZERO(&w);
+	FD_ZERO(&e);
 	for (i = 0; i < n; i++) {
 		p[i].revents = 0;
+		FD_SET(p[i].fd, &e);
 		if (p[i].events & POLLIN)
 			FD_SET(p[i].fd, &r);
 		if (p[i].events & POLLOUT)
@@ -56,14 +62,15 @@ static int wait_for(enum how how, struct pollfd *p, int n, int ms)
 			top = p[i].fd + 1;
 	}
 	if (how == SELECT)
-		ret = select(top, &r, &w, NULL, ms < 0 ? NULL : &tv);
+		ret = select(top, &r, &w, &e, ms < 0 ? NULL : &tv);
 	else
-		ret = pselect(top, &r, &w, NULL, ms < 0 ? NULL : &ts, NULL);
+		ret = pselect(top, &r, &w, &e, ms < 0 ? NULL : &ts, NULL);
 	if (ret < 0)
 		return ret;
 	for (i = 0; i < n; i++)
 		p[i].revents = (FD_ISSET(p[i].fd, &r) ? POLLIN : 0) |
-			       (FD_ISSET(p[i].fd, &w) ? POLLOUT : 0);
+			       (FD_ISSET(p[i].fd, &w) ? POLLOUT : 0) |
+			       (FD_ISSET(p[i].fd, &e) ? POLLPRI : 0);
 	return ret;
 }
 
@@ -86,7 +93,8 @@ static void steps(enum kind kind, enum how how, char *log, size_t size)
 	uint64_t one = 1;
 
 	log[0] = '\0';
-	if (!shim_pair(kind, &a, &b) || !shim_warm(a, b))
+	if (!shim_pair(kind, &a, &b) || !shim_warm(a, b) ||
+	    shim_maps() != (kind == L5 ? 2 : 0))
 		return;
 	for (i = 0; i < 24; i++) {
 		switch (i % 8) {
@@ -240,86 +248,163 @@ static void *floods(void *arg)
 	return NULL;
 }
 
-/* They set each other off: timer, eventfd, signalfd; and one connection. */
-SHIM_TEST(nobody_starves)
+/* What nobody_starves() waits for. */
+enum source {
+	FLOOD,				/* and three more */
+	TIMER = 4, EVENT, SIGNAL, PIPE, COLD, LISTENER, SOURCES,
+};
+
+static const char *const source_name[SOURCES] = {
+	"flood", "flood", "flood", "flood", "timerfd", "eventfd", "signalfd",
+	"pipe", "not mapped", "listener",
+};
+
+enum asker { BY_EPOLL, BY_POLL, BY_SELECT };
+
+/* Which of @fd are ready; how many, of at most SOURCES. */
+static int ask(enum asker how, int ep, const int *fd, int *ready)
+{
+	struct timeval tv = { 1, 0 };
+	struct pollfd p[SOURCES];
+	struct epoll_event e[3];
+	int i, n = 0, got, top = 0;
+	fd_set r;
+
+	if (how == BY_EPOLL) {
+		got = epoll_wait(ep, e, 3, 1000);
+		for (i = 0; i < got; i++)
+			ready[n++] = e[i].data.u32;
+		return n;
+	}
+	FD_ZERO(&r);
+	for (i = 0; i < SOURCES; i++) {
+		p[i] = (struct pollfd){ fd[i], POLLIN, 0 };
+		FD_SET(fd[i], &r);
+		if (fd[i] >= top)
+			top = fd[i] + 1;
+	}
+	if (how == BY_POLL)
+		got = poll(p, SOURCES, 1000);
+	else
+		got = select(top, &r, NULL, NULL, &tv);
+	for (i = 0; i < SOURCES && got > 0; i++)
+		if (how == BY_POLL ? p[i].revents != 0 : FD_ISSET(fd[i], &r))
+			ready[n++] = i;
+	return n == got ? n : -1;
+}
+
+/*
+ * They set each other off: timer, eventfd, signalfd, a pipe, a connection that
+ * is not mapped; and somebody connects.
+ */
+static void nobody_starves(struct __test_metadata *_metadata, enum asker how)
 {
 	struct itimerspec each = { { 0, 20000000 }, { 0, 20000000 } };
-	int ep = epoll_create1(0), tfd, ev, sfd, i, n, l, a[4], b[4], late;
-	int64_t end, timer = 0, event = 0, signals = 0, accepted = 0, data = 0;
-	struct epoll_event e[3];
+	int fd[SOURCES], ready[SOURCES], ep = epoll_create1(0), i, n, a[4];
+	int64_t end, count[SOURCES] = { 0 }, data = 0;
+	int late, p[2], cold, maps = shim_maps();
+	struct epoll_event e;
 	struct sockaddr_in sa;
 	struct flood f = { };
 	pthread_t t;
 	uint64_t x;
 	sigset_t set;
 
-	tfd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
-	ev = eventfd(0, EFD_NONBLOCK);
+	fd[TIMER] = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+	fd[EVENT] = eventfd(0, EFD_NONBLOCK);
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &set, NULL);
-	sfd = signalfd(-1, &set, SFD_NONBLOCK);
-	ASSERT_TRUE(shim_listen(TCP, &l, &sa));
+	fd[SIGNAL] = signalfd(-1, &set, SFD_NONBLOCK);
+	ASSERT_EQ(0, pipe(p));
+	fd[PIPE] = p[0];
+	ASSERT_TRUE(shim_pair(L5, &cold, &fd[COLD]));
+	ASSERT_TRUE(shim_listen(TCP, &fd[LISTENER], &sa));
 	for (i = 0; i < 4; i++) {
-		WARM_PAIR(L5, a[i], b[i]);
+		WARM_PAIR(L5, a[i], fd[i]);
 		f.fd[i] = a[i];
-		e[0] = (struct epoll_event){ EPOLLIN, { .u32 = i } };
-		ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, b[i], &e[0]));
 	}
-	e[0] = (struct epoll_event){ EPOLLIN, { .u32 = 10 } };
-	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, tfd, &e[0]));
-	e[0].data.u32 = 11;
-	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, ev, &e[0]));
-	e[0].data.u32 = 12;
-	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, sfd, &e[0]));
-	e[0].data.u32 = 13;
-	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, l, &e[0]));
-	timerfd_settime(tfd, 0, &each, NULL);
+	for (i = 0; i < SOURCES; i++) {
+		e = (struct epoll_event){ EPOLLIN, { .u32 = i } };
+		ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, fd[i], &e));
+	}
+	timerfd_settime(fd[TIMER], 0, &each, NULL);
 	ASSERT_EQ(0, pthread_create(&t, NULL, floods, &f));
 	end = l5_now_ms() + 2000;
 	late = shim_socket(TCP, SOCK_NONBLOCK);
 	connect(late, (struct sockaddr *)&sa, sizeof(sa));
 	while (l5_now_ms() < end) {
-		n = epoll_wait(ep, e, 3, 1000);
+		n = ask(how, ep, fd, ready);
 		ASSERT_GT(n, 0);
-		for (i = 0; i < n; i++) {
-			switch (e[i].data.u32) {
-			case 10:
-				ASSERT_EQ(8, read(tfd, &x, 8));
-				timer++;
+		while (n--) {
+			i = ready[n];
+			count[i]++;
+			switch (i) {
+			case TIMER:
+				ASSERT_EQ(8, read(fd[i], &x, 8));
 				x = 1;
-				ASSERT_EQ(8, write(ev, &x, 8));
+				ASSERT_EQ(8, write(fd[EVENT], &x, 8));
 				break;
-			case 11:
-				ASSERT_EQ(8, read(ev, &x, 8));
-				event++;
+			case EVENT:
+				ASSERT_EQ(8, read(fd[i], &x, 8));
 				kill(getpid(), SIGUSR1);
 				break;
-			case 12:
-				ASSERT_LT(0, read(sfd, buf, sizeof(buf)));
-				signals++;
+			case SIGNAL:
+				ASSERT_LT(0, read(fd[i], buf, sizeof(buf)));
+				ASSERT_EQ(1, write(p[1], "p", 1));
 				break;
-			case 13:
-				close(accept(l, NULL, NULL));
-				accepted++;
+			case PIPE:
+				ASSERT_EQ(1, read(fd[i], buf, 1));
+				ASSERT_EQ(1, raw_write(cold, "c", 1));
+				break;
+			case COLD:
+				ASSERT_EQ(1, raw_read(fd[i], buf, 1));
+				break;
+			case LISTENER:
+				close(accept(fd[i], NULL, NULL));
 				break;
 			default:
-				/* level: it is said again */
-				ASSERT_LT(0, recv(b[e[i].data.u32], buf, 5, 0));
+				/*
+				 * Level: it is said again. And slower than it
+				 * comes, so that there is always some.
+				 */
+				ASSERT_EQ(1, recv(fd[i], buf, 1, 0));
 				data++;
 			}
 		}
 	}
 	atomic_store(&f.stop, true);
 	pthread_join(t, NULL);
-	TH_LOG("timer %d, eventfd %d, signalfd %d, accepted %d, data %d",
-	       (int)timer, (int)event, (int)signals, (int)accepted, (int)data);
+	for (i = 0; i < SOURCES; i++)
+		TH_LOG("%s: %d", source_name[i], (int)count[i]);
 	/* a hundred are due; the machine may be busy */
-	EXPECT_LT(10, timer);
-	EXPECT_LE(timer / 2, event);
-	EXPECT_LE(event / 2, signals);
-	EXPECT_EQ(1, accepted);
+	EXPECT_LT(10, count[TIMER]);
+	for (i = EVENT; i <= COLD; i++)
+		EXPECT_LE(count[i - 1] / 2, count[i]);
+	EXPECT_EQ(1, count[LISTENER]);
 	EXPECT_LT(100, data);
+	/* they have the same to say, so nearly the same is asked of them */
+	for (i = 0; i < 4; i++) {
+		EXPECT_LT(25, count[i]);
+		EXPECT_LT(data / 40, count[i]);
+	}
+	/* the floods are mapped, the other one is not */
+	EXPECT_EQ(maps + 8, shim_maps());
+}
+
+SHIM_TEST(nobody_starves)
+{
+	nobody_starves(_metadata, BY_EPOLL);
+}
+
+SHIM_TEST(nobody_starves_poll)
+{
+	nobody_starves(_metadata, BY_POLL);
+}
+
+SHIM_TEST(nobody_starves_select)
+{
+	nobody_starves(_metadata, BY_SELECT);
 }
 
 /* Somebody waits, data comes now and then: no wake-up is lost. */
@@ -405,6 +490,102 @@ SHIM_TEST(wakeups_mixed)
 	no_wakeup_is_lost(_metadata, false, EPOLLIN, true);
 	no_wakeup_is_lost(_metadata, false, EPOLLIN | EPOLLET, true);
 	no_wakeup_is_lost(_metadata, true, EPOLLIN, true);
+}
+
+/* Larger than the array that is there: libc ends the program. */
+SHIM_TEST(overflows)
+{
+	struct timespec ts = { 0, 0 };
+	struct pollfd p[2];
+	int a, b, i, n, status;
+	pid_t pid;
+
+	WARM_PAIR(L5, a, b);
+	ASSERT_EQ(1, write(a, "x", 1));
+	for (i = 0; i < 4; i++) {
+		pid = fork();
+		if (!pid) {
+			struct rlimit none = { 0, 0 };
+
+			setrlimit(RLIMIT_CORE, &none);
+			dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+			p[0] = (struct pollfd){ b, POLLIN, 0 };
+			p[1] = p[0];
+			/* larger than it is, and as large */
+			n = i < 2 ? 2 : 1;
+			if (i & 1)
+				__poll_chk(p, n, 0, sizeof(*p));
+			else
+				__ppoll_chk(p, n, &ts, NULL, sizeof(*p));
+			_exit(0);
+		}
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_EQ(i >= 2, WIFEXITED(status));
+		if (i < 2)
+			ASSERT_EQ(SIGABRT, WTERMSIG(status));
+	}
+}
+
+/* Time of all threads, and how often one of them went to sleep. */
+static void used(int64_t *us, long *sleeps)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	*us = u.ru_utime.tv_sec * 1000000ll + u.ru_utime.tv_usec +
+	      u.ru_stime.tv_sec * 1000000ll + u.ru_stime.tv_usec;
+	*sleeps = u.ru_nvcsw;
+}
+
+/* Two threads wait, who lately had reason to look before they sleep. */
+SHIM_TEST(idle)
+{
+	static const char *const name[] = { "poll", "epoll_wait", "read" };
+	struct epoll_event ev = { .events = EPOLLIN };
+	struct timeval tv = { 2, 0 };
+	struct echo e = { .polls = false };
+	int64_t us, us_before, start;
+	long sleeps, sleeps_before;
+	struct pollfd p;
+	pthread_t t;
+	int a, ep, how, i;
+	char c;
+
+	WARM_PAIR(L5, a, e.fd);
+	e.ep = epoll_create1(0);
+	ep = epoll_create1(0);
+	ASSERT_EQ(0, epoll_ctl(e.ep, EPOLL_CTL_ADD, e.fd, &ev));
+	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, a, &ev));
+	ASSERT_EQ(0, setsockopt(a, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	p = (struct pollfd){ a, POLLIN, 0 };
+	ASSERT_EQ(0, pthread_create(&t, NULL, echoes, &e));
+	for (how = 0; how < 3; how++) {
+		for (i = 0; i < 1000; i++) {
+			ASSERT_EQ(1, write(a, "x", 1));
+			if (how == 0)
+				ASSERT_EQ(1, poll(&p, 1, 10000));
+			if (how == 1)
+				ASSERT_EQ(1, epoll_wait(ep, &ev, 1, 10000));
+			ASSERT_EQ(1, read(a, &c, 1));
+		}
+		used(&us_before, &sleeps_before);
+		start = l5_now_ms();
+		if (how == 0)
+			ASSERT_EQ(0, poll(&p, 1, 2000));
+		if (how == 1)
+			ASSERT_EQ(0, epoll_wait(ep, &ev, 1, 2000));
+		if (how == 2)
+			ASSERT_EQ(-1, read(a, &c, 1));
+		EXPECT_LE(1990, l5_now_ms() - start);
+		used(&us, &sleeps);
+		TH_LOG("%s: %d us, slept %d times", name[how],
+		       (int)(us - us_before), (int)(sleeps - sleeps_before));
+		EXPECT_GT(200000, us - us_before);
+		EXPECT_GT(20, sleeps - sleeps_before);
+	}
+	ASSERT_EQ(2, shim_maps());
+	close(a);
+	pthread_join(t, NULL);
 }
 
 TEST_HARNESS_MAIN

@@ -65,8 +65,8 @@ const atomic_int *fd_life = &fd_nolife;
 
 static int map_after = -1;
 /*
- * Sockets mapped at once. Each is some ten areas of memory, of which a process
- * may have 65530 in all.
+ * Sockets mapped at once. Each is six areas of memory, of which a process may
+ * have 65530 in all.
  */
 static unsigned int maps_max = 1000;
 /* Without membarrier(2) each use has a full barrier. */

@@ -16,9 +16,10 @@
  * MSG_ERRQUEUE, control messages, addresses, no bytes at all, memory that is
  * none. (A buffer that is partly not there is a SIGSEGV and not EFAULT.)
  *
- * No wrapper: sendfile(), splice(), tee(), vmsplice(), sendmmsg(), recvmmsg(),
- * shutdown() and io_uring, for which the kernel does it all, and coherently; so
- * it does for stdio, whose calls are libc's own and pass us by.
+ * No wrapper: sendfile(), splice(), tee(), vmsplice(), shutdown() and io_uring,
+ * for which the kernel does it all, and coherently; so it does for stdio, whose
+ * calls are libc's own and pass us by. The bytes of sendmmsg() and recvmmsg()
+ * are the kernel's, too: they are here for the descriptors that go along.
  *
  * A signal handler that interrupted this very thread within the few
  * instructions that hold a ring's lock, and reads or writes the same socket, is
@@ -325,6 +326,16 @@ EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 	return ret;
 }
 
+EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int n, int flags,
+		    struct timespec *t)
+{
+	int i, ret = real.recvmmsg(fd, msgs, n, flags, t);
+
+	for (i = 0; i < ret; i++)
+		received(&msgs[i].msg_hdr);
+	return ret;
+}
+
 /* Sending */
 
 /*
@@ -545,6 +556,21 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 	}
 	THEN(ret, fd, &p, real.sendmsg(fd, msg, flags));
 	return ret;
+}
+
+EXPORT int sendmmsg(int fd, struct mmsghdr *msgs, unsigned int n, int flags)
+{
+	struct msghdr *msg;
+	unsigned int i;
+
+	/* the kernel takes no more of them at a time */
+	for (i = 0; may_be_memory(msgs) && i < n && i < IOV_MAX; i++) {
+		msg = &msgs[i].msg_hdr;
+		if (msg->msg_controllen >= sizeof(struct cmsghdr) &&
+		    may_be_memory(msg->msg_control))
+			passed(msg);
+	}
+	return real.sendmmsg(fd, msgs, n, flags);
 }
 
 /* On a socket the offset has to be -1, and then it is readv(). */

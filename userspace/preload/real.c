@@ -49,6 +49,12 @@ SYSCALL(ssize_t, sendmsg, SYS_sendmsg,
 	(int fd, const struct msghdr *msg, int flags), fd, msg, flags)
 SYSCALL(ssize_t, recvmsg, SYS_recvmsg,
 	(int fd, struct msghdr *msg, int flags), fd, msg, flags)
+SYSCALL(int, sendmmsg, SYS_sendmmsg,
+	(int fd, struct mmsghdr *msgs, unsigned int n, int flags),
+	fd, msgs, n, flags)
+SYSCALL(int, recvmmsg, SYS_recvmmsg,
+	(int fd, struct mmsghdr *msgs, unsigned int n, int flags,
+	 struct timespec *t), fd, msgs, n, flags, t)
 SYSCALL(int, accept, SYS_accept4,
 	(int fd, struct sockaddr *sa, socklen_t *len), fd, sa, len, 0)
 SYSCALL(int, accept4, SYS_accept4,

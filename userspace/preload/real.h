@@ -43,6 +43,10 @@ struct l5_real {
 			    struct sockaddr *from, socklen_t *len);
 	ssize_t (*sendmsg)(int fd, const struct msghdr *msg, int flags);
 	ssize_t (*recvmsg)(int fd, struct msghdr *msg, int flags);
+	int (*sendmmsg)(int fd, struct mmsghdr *msgs, unsigned int n,
+			int flags);
+	int (*recvmmsg)(int fd, struct mmsghdr *msgs, unsigned int n,
+			int flags, struct timespec *t);
 	int (*poll)(struct pollfd *fds, nfds_t n, int ms);
 	int (*ppoll)(struct pollfd *fds, nfds_t n, const struct timespec *t,
 		     const sigset_t *set);
@@ -71,10 +75,11 @@ struct l5_real {
 #define L5_REAL(X)							\
 	X(read) X(write) X(readv) X(writev) X(preadv64v2)		\
 	X(pwritev64v2) X(send) X(recv) X(sendto) X(recvfrom)		\
-	X(sendmsg) X(recvmsg) X(poll) X(ppoll) X(select) X(pselect)	\
-	X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) X(accept)		\
-	X(accept4) X(connect) X(close) X(fcntl64) X(closefrom)		\
-	X(fclose) X(freopen) X(freopen64) X(daemon)
+	X(sendmsg) X(recvmsg) X(sendmmsg) X(recvmmsg) X(poll) X(ppoll)	\
+	X(select) X(pselect) X(epoll_wait) X(epoll_pwait)		\
+	X(epoll_pwait2) X(accept) X(accept4) X(connect) X(close)	\
+	X(fcntl64) X(closefrom) X(fclose) X(freopen) X(freopen64)	\
+	X(daemon)
 
 extern struct l5_real real;
 
