@@ -71,6 +71,48 @@ def options(s, check):
     check(r.text == 'through stdin', 'stdin and stdout are the program\'s', r)
 
 
+def rules(s, check):
+    """Bad ones are named; those that somebody asked for end it."""
+    l5run = s.prefix[0]
+    home = s.path('home')
+    os.makedirs(os.path.join(home, '.config'))
+    conf = s.path('rules')
+
+    def run(*argv, **kw):
+        return s.run([l5run, *argv, 'echo', 'ran'], plain=True,
+                     env=dict(os.environ, HOME=home, **kw))
+
+    def put(path, text):
+        with open(path, 'w') as f:
+            f.write(text)
+
+    for text, word in (('port x off', b'L5_POLICY:1: not a port'),
+                       ('off;; address y on', b'L5_POLICY:3: not an address'),
+                       ('port 1 off;port 2', b'L5_POLICY:2: what applies')):
+        r = run(L5_POLICY=text)
+        check(r.code == 125 and not r.out and b'l5run: ' + word in r.err,
+              f'125 and a message for L5_POLICY="{text}"', r)
+    for text in '', ';', 'off', ' port 1-2 off ; # on;mode full;':
+        r = run(L5_POLICY=text)
+        check(r.code == 0 and r.text == 'ran\n' and not r.err,
+              f'L5_POLICY="{text}" is silent', r)
+    filler = '# a comment\n' * 5500
+    for text, word in (('on\nport x off', b':2: not a port'),
+                       (filler + 'off', b': more than 65536 bytes')):
+        put(conf, text)
+        r = run(f'--config={conf}')
+        check(r.code == 125 and not r.out and conf.encode() + b':' in r.err
+              and word in r.err, f'--config: 125 and{word.decode()}', r)
+        put(os.path.join(home, '.config', 'l5.conf'), text)
+        r = run()
+        check(r.code == 0 and r.text == 'ran\n' and
+              b'.config/l5.conf:' in r.err and word in r.err,
+              f'the usual file: it runs, and{word.decode()}', r)
+    r = run('--config=/no/such/file')
+    check(r.code == 125 and b'/no/such/file' in r.err,
+          '125 for no such file', r)
+
+
 def environment(s, check):
     l5run = s.prefix[0]
     show = 'import os; print(*(os.environ.get(n) for n in ' \
@@ -180,6 +222,30 @@ def warnings(s, check):
     del l5run
 
 
+def secure(s, check):
+    """With the module, of a library that the loader trusts."""
+    library = '/usr/lib/libl5preload.so'
+    if os.path.exists(library):
+        return
+    shutil.copy(os.path.join(os.path.dirname(s.prefix[0]),
+                             'libl5preload.so'), library)
+    os.chmod(library, 0o4755)
+    program = shutil.copy(PROBE, s.path('secure'))
+    env = dict(os.environ, LD_PRELOAD='libl5preload.so', L5_DEBUG='1')
+    try:
+        r = s.run([program], plain=True, user='nobody', env=env)
+        check(r.code == 0 and 'inet: l5' in r.text,
+              'a library that is found by name', r)
+        os.chmod(program, 0o4755)
+        r = s.run([program], plain=True, user='nobody', env=env)
+        check(r.code == 0 and 'inet: plain' in r.text and
+              r.err.count(b'no AF_L5 socket (the program is set-user-ID') ==
+              r.err.count(b'\n') == 1,
+              'a set-user-ID program that has the library says why', r)
+    finally:
+        os.unlink(library)
+
+
 def sockets(s, check):
     """With the module: who gets an AF_L5 socket."""
     plain = s.run([PROBE], plain=True)
@@ -248,7 +314,10 @@ def says(s):
             ('this port', f'port {port} off\n', 'off: the policy', 0, 0),
             ('ports', f'# text\nport {port}-{port} mode socket\n',
              'not mapped: the policy', 2, 0),
-            ('this program', 'program socat mode socket\n', '', 2, 0),
+            ('this program', 'program socat mode socket\n',
+             'not mapped: the policy', 2, 0),
+            ('this program, off', 'program socat off\n',
+             'no AF_L5 socket (the policy says so)', 0, 0),
             ('an address', 'address 127.0.0.0/8 off\n', 'off: the policy', 0,
              0),
             ('another program', 'program cat off\n', 'mapped, rings', 2, 1)):
@@ -264,7 +333,7 @@ def says(s):
             text = r.err.decode()
             s.check(r.code == 0 and r.out == data and words in text and
                     moved['conn_shm'] == shm,
-                    f'a rule of the {where} about {name}: {words or "silent"}',
+                    f'a rule of the {where} about {name}: {words}',
                     (r, moved))
             # Of the client: the server's are not asked.
             s.check(('mapped, rings' in text) == bool(maps),
@@ -317,8 +386,11 @@ def run(t):
             t.check(good, name, detail)
         options(s, check)
         environment(s, check)
+        rules(s, check)
         install(s, check)
         warnings(s, check)
+        if in_vm() and have_module():
+            secure(s, check)
         if in_vm() and have_module():
             unloaded(s, check)
         elif not have_module():

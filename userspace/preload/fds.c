@@ -143,7 +143,7 @@ EXPORT int accept4(int fd, struct sockaddr *sa, socklen_t *len, int flags)
 	int ret = real.accept4(fd, sa, len, flags);
 
 	if (ret >= 0)
-		fd_made(ret, false);
+		fd_accepted(ret);
 	return ret;
 }
 
@@ -152,7 +152,7 @@ EXPORT int accept(int fd, struct sockaddr *sa, socklen_t *len)
 	int ret = real.accept(fd, sa, len);
 
 	if (ret >= 0)
-		fd_made(ret, false);
+		fd_accepted(ret);
 	return ret;
 }
 
@@ -161,7 +161,8 @@ EXPORT int connect(int fd, const struct sockaddr *sa, socklen_t len)
 	/* AF_UNSPEC ends a connection, and its rings are not the next one's */
 	if (fd_is_sock(fd_word(fd)))
 		fd_forget(fd);
-	policy_connect(fd, sa, len);
+	if (policy_connect(fd, sa, len))
+		fd_leave(fd);
 	return real.connect(fd, sa, len);
 }
 

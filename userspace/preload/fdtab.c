@@ -21,7 +21,6 @@
 
 #include "epoll.h"
 #include "fdtab.h"
-#include "policy.h"
 #include "say.h"
 
 #define REGISTER	MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED
@@ -64,6 +63,8 @@ static atomic_int *life = &fd_nolife;
 const atomic_int *fd_life = &fd_nolife;
 
 static int map_after = -1;
+/* If that is negative: why. */
+static const char *never = "no memory for what is known of descriptors";
 /*
  * Sockets mapped at once. Each is six areas of memory, of which a process may
  * have 65530 in all.
@@ -471,7 +472,7 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 	if (transport == L5_TRANSPORT_NONE) {
 		/* not connected: ask again as much later */
 		other = (word & ~(uintptr_t)UINT32_MAX) | FD_COUNTS |
-			(word & FD_MADE);
+			(word & (FD_MADE | FD_SIDES));
 		goto never;
 	}
 	if (!by_rings(transport)) {
@@ -488,7 +489,7 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 		say("fd %d: not mapped: %s", fd, reason_of(fd));
 		goto never;
 	}
-	if (!policy_may_map(fd)) {
+	if (!policy_may_map(fd, FD_SIDE(word))) {
 		say("fd %d: not mapped: the policy says so", fd);
 		goto never;
 	}
@@ -518,6 +519,7 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 	atomic_fetch_add(&fd_mapped, 1);
 	/* never equal if it came from elsewhere */
 	atomic_store(&s->forks, word & FD_MADE ? FD_FORKS(word) : UINT32_MAX);
+	s->side = FD_SIDE(word);
 	atomic_store(&s->refs, 1);
 	atomic_store(&s->error, 0);
 	atomic_store(&s->flags, status & O_NONBLOCK ? SOCK_NONBLOCKING : 0);
@@ -541,6 +543,25 @@ not_now:
 	return NULL;
 }
 
+/*
+ * Nothing is ever mapped here: tell it of a socket that could have been. False:
+ * it is not connected, so that it is too early to tell.
+ */
+static bool say_never(int fd)
+{
+	int transport, saved = errno;
+	bool known = true;
+
+	if (!get_int(fd, SOL_L5, L5_TRANSPORT, &transport)) {
+		known = transport != L5_TRANSPORT_NONE;
+		if (known)
+			say("fd %d: not mapped: %s", fd,
+			    by_rings(transport) ? never : reason_of(fd));
+	}
+	errno = saved;
+	return known;
+}
+
 /* A descriptor that nothing is known of was read or written once more. */
 static struct sock *count_use(int fd, uintptr_t word)
 {
@@ -553,7 +574,9 @@ static struct sock *count_use(int fd, uintptr_t word)
 		return NULL;
 	/* a word that has changed is not ours to change */
 	if (map_after < 0) {
-		atomic_compare_exchange_strong(&e->word, &word, FD_OTHER);
+		if (l5_likely(!say_wanted) || say_never(fd))
+			atomic_compare_exchange_strong(&e->word, &word,
+						       FD_OTHER);
 		return NULL;
 	}
 	/* once, and while it may still move each time after twice as many */
@@ -636,6 +659,23 @@ void sock_done(void)
 
 /* Descriptors that come, go, and change */
 
+/* One whose end came before it was mapped, or found not to be. */
+static void say_closed(int fd, uintptr_t word)
+{
+	int saved = errno, transport;
+
+	/* of a copy that was never used there is nothing to say */
+	if (!(word & FD_MADE) && !FD_USES(word))
+		return;
+	if (map_after < 0)
+		say_never(fd);
+	else if (!get_int(fd, SOL_L5, L5_TRANSPORT, &transport) &&
+		 by_rings(transport))
+		say("fd %d: not mapped: closed after %d calls", fd,
+		    (int)FD_USES(word));
+	errno = saved;
+}
+
 static void entry_clear(struct fd_entry *e, int fd)
 {
 	uintptr_t word = atomic_exchange(&e->word, 0);
@@ -645,16 +685,8 @@ static void entry_clear(struct fd_entry *e, int fd)
 		reg_dead(r);
 	if (fd_is_sock(word))
 		wait_for_others((struct sock *)word);
-	if (l5_unlikely(say_wanted) && (word & FD_KIND) == FD_COUNTS &&
-	    map_after >= 0) {
-		int saved = errno, transport;
-
-		if (!get_int(fd, SOL_L5, L5_TRANSPORT, &transport) &&
-		    by_rings(transport))
-			say("fd %d: not mapped: closed after %d calls", fd,
-			    (int)FD_USES(word));
-		errno = saved;
-	}
+	if (l5_unlikely(say_wanted) && (word & FD_KIND) == FD_COUNTS)
+		say_closed(fd, word);
 	word_put(word);
 }
 
@@ -685,17 +717,41 @@ void fd_new(int fd)
 		entry_clear(e, fd);
 }
 
-void fd_made(int fd, bool other)
+static void made(int fd, uintptr_t word)
 {
-	uintptr_t word = atomic_load(&fd_forks);
 	struct fd_entry *e = fd_entry_make(fd);
 
 	if (!e)
 		return;
 	entry_clear(e, fd);
-	word = other ? FD_OTHER : word << 32 | FD_MADE | FD_COUNTS;
 	/* a sock or a set that a parent of vfork() has there was cleared */
 	atomic_store(&e->word, word);
+}
+
+/* A count of 0 for a new socket */
+static uintptr_t fresh(enum l5_side side)
+{
+	return (uintptr_t)atomic_load(&fd_forks) << 32 | FD_OF_SIDE(side) |
+	       FD_MADE | FD_COUNTS;
+}
+
+void fd_made(int fd, bool other)
+{
+	made(fd, other ? FD_OTHER : fresh(L5_SIDE_CONNECTED));
+}
+
+void fd_accepted(int fd)
+{
+	made(fd, fresh(L5_SIDE_ACCEPTED));
+}
+
+void fd_leave(int fd)
+{
+	struct fd_entry *e = fd_entry(fd);
+	uintptr_t word = e ? atomic_load(&e->word) : 0;
+
+	if ((word & FD_KIND) == FD_COUNTS && fd_ours())
+		atomic_compare_exchange_strong(&e->word, &word, FD_OTHER);
 }
 
 void fd_shared(int fd)
@@ -746,6 +802,20 @@ static bool sock_get(struct sock *s)
 	return false;
 }
 
+/* It is not known yet whether it is to be mapped, but which end it is. */
+static void copy_side(int from, int to)
+{
+	uintptr_t word = fd_word(from), none = 0;
+	struct fd_entry *e;
+
+	if ((word & FD_KIND) != FD_COUNTS || !(word & FD_SIDES) || !fd_ours())
+		return;
+	e = fd_entry_make(to);
+	if (e)
+		atomic_compare_exchange_strong(&e->word, &none,
+					       (word & FD_SIDES) | FD_COUNTS);
+}
+
 void fd_copy(int from, int to)
 {
 	struct fd_entry *e;
@@ -755,8 +825,10 @@ void fd_copy(int from, int to)
 	if (fd_ep(from))
 		ep_shared(fd_ep(from));
 	s = sock_look(from);
-	if (!s)
+	if (!s) {
+		copy_side(from, to);
 		return;
+	}
 	e = fd_ours() ? fd_entry_make(to) : NULL;
 	if (e && sock_get(s))
 		word_put(atomic_exchange(&e->word, (uintptr_t)s));
@@ -794,6 +866,7 @@ void fd_flag(int fd, unsigned int flag, bool on)
 static void forget_parent(void)
 {
 	struct fd_entry *e;
+	struct sock *s;
 	struct user *u;
 	uintptr_t word;
 	int i, j;
@@ -815,8 +888,9 @@ static void forget_parent(void)
 			/* of the sets it is known that they are shared */
 			if (!fd_is_sock(word))
 				continue;
-			atomic_store(&e->word, 0);
-			sock_put((struct sock *)word);
+			s = (struct sock *)word;
+			atomic_store(&e->word, FD_OF_SIDE(s->side) | FD_COUNTS);
+			sock_put(s);
 		}
 	}
 }
@@ -871,6 +945,8 @@ void fd_start(int after, int maps)
 	fenced = syscall(SYS_membarrier, REGISTER, 0, 0);
 	pthread_atfork(before_fork, NULL, in_child);
 	map_after = after;
+	if (after < 0)
+		never = policy_why();
 	if (maps >= 0)
 		maps_max = maps;
 	errno = saved;

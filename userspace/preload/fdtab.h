@@ -35,6 +35,7 @@
 #include <stdint.h>
 
 #include "../lib/map.h"
+#include "policy.h"
 
 struct reg;
 
@@ -55,7 +56,11 @@ enum {
  * upper half. Nobody else can have changed its O_NONBLOCK.
  */
 #define FD_MADE		((uintptr_t)8)
-#define FD_ONCE		((uintptr_t)16)
+/* Of a count: an &enum l5_side. */
+#define FD_SIDES	((uintptr_t)48)
+#define FD_SIDE(word)	((enum l5_side)(((word) & FD_SIDES) / 16))
+#define FD_OF_SIDE(s)	((uintptr_t)(s) * 16)
+#define FD_ONCE		((uintptr_t)64)
 #define FD_USES(word)	((uint32_t)(word) / (uint32_t)FD_ONCE)
 #define FD_FORKS(word)	((uint32_t)((word) >> 32))
 
@@ -81,6 +86,7 @@ enum {
  * @flags: SOCK_NONBLOCKING, SOCK_PLAIN
  * @forks: what fd_forks is as long as it is this process's alone
  * @error: of a send that had moved something before, for the next one to tell
+ * @side: which end of the connection it is; set before anyone finds it
  * @next: among those to be freed
  */
 struct sock {
@@ -89,6 +95,7 @@ struct sock {
 	atomic_uint flags;
 	atomic_uint forks;
 	atomic_int error;
+	enum l5_side side;
 	struct sock *next;
 };
 
@@ -209,11 +216,23 @@ void fd_forget(int fd);
 void fd_new(int fd);
 
 /**
- * fd_made() - a socket was just made
+ * fd_made() - a socket was just made by socket()
  * @fd: which
  * @other: it is none of AF_L5's
  */
 void fd_made(int fd, bool other);
+
+/**
+ * fd_accepted() - a socket was just made by accept()
+ * @fd: which
+ */
+void fd_accepted(int fd);
+
+/**
+ * fd_leave() - a socket is never to be mapped, and that was said
+ * @fd: which
+ */
+void fd_leave(int fd);
 
 /**
  * fd_shared() - another process has it now too

@@ -20,70 +20,122 @@
 #include "rules.h"
 #include "say.h"
 
-enum {
-	RULES_MAX = 64,		/* about one program */
-	FILE_MAX = 64 << 10,
-};
-
 /* Those about this program, up to the first that always matches. */
-static struct l5_rule rules[RULES_MAX];
+static struct l5_rule rules[L5_RULES_MAX];
 static int rules_n;
 /* What applies when none does. */
 static enum l5_action fallback = L5_ACT_FULL;
+static const char by_policy[] = "the policy says so";
+static const char *why = by_policy;
 static atomic_int have_read;
 
 static char exe[PATH_MAX];
 static bool complete;
 
-static void take_line(const char *line, size_t len)
+/* What comes next cannot be kept, and may be to turn something off. */
+static void give_up(const char *where, int number, const char *what)
 {
-	struct l5_rule *r = &rules[rules_n];
-
-	if (complete || rules_n == RULES_MAX || l5_rule_parse(line, len, r) ||
-	    !l5_rule_program(r, exe, program_invocation_short_name))
+	if (complete)
 		return;
-	if (r->action == L5_ACT_ON)
-		r->action = fallback;
-	if (r->has_port || r->has_address) {
-		rules_n++;
-		return;
-	}
-	fallback = r->action;
+	say("%s:%d: %s: the rest is off", where, number, what);
+	fallback = L5_ACT_OFF;
+	why = by_policy;
 	complete = true;
 }
 
-static void take_lines(const char *s, size_t len, char end)
+static void take_line(const char *line, size_t len, const char *where,
+		      int number)
+{
+	const char *error;
+	struct l5_rule r;
+
+	if (complete)
+		return;
+	error = l5_rule_parse(line, len, &r);
+	if (error) {
+		if (*error)
+			say("%s:%d: left out: %s", where, number, error);
+		return;
+	}
+	if (!l5_rule_program(&r, exe, program_invocation_short_name))
+		return;
+	if (!r.has_port && !r.has_address) {
+		complete = true;
+		if (r.action == L5_ACT_ON)
+			return;
+		fallback = r.action;
+		why = by_policy;
+		return;
+	}
+	if (rules_n == L5_RULES_MAX) {
+		give_up(where, number, "too many rules");
+		return;
+	}
+	if (r.action == L5_ACT_ON)
+		r.action = fallback;
+	rules[rules_n++] = r;
+}
+
+/* Returns the number of the last line. */
+static int take_lines(const char *s, size_t len, char end, const char *where)
 {
 	const char *next;
+	int number = 0;
 
 	while (len) {
 		next = memchr(s, end, len);
-		take_line(s, next ? (size_t)(next - s) : len);
+		take_line(s, next ? (size_t)(next - s) : len, where, ++number);
 		if (!next)
 			break;
 		len -= next + 1 - s;
 		s = next + 1;
 	}
+	return number;
 }
 
-static void take_file(const char *path)
+static void take_text(long fd, const char *path, char *text, size_t size)
 {
+	size_t len = 0;
+	const char *fault = NULL;
+	ssize_t n = 0;
+	int lines;
+
+	while (len < size &&
+	       (n = syscall(SYS_read, fd, text + len, size - len)) > 0)
+		len += n;
+	if (n < 0)
+		fault = "cannot be read";
+	else if (len > L5_CONF_MAX)
+		fault = "too long";
+	/* a line of which there is only a part says something else */
+	while (fault && len && text[len - 1] != '\n')
+		len--;
+	lines = take_lines(text, len, '\n', path);
+	if (fault)
+		give_up(path, lines + 1, fault);
+}
+
+static void take_file(const char *path, bool named)
+{
+	/* one byte more, to see that it is too long */
+	size_t size = L5_CONF_MAX + 1;
 	char *text;
-	ssize_t n = 0, len = 0;
 	long fd;
 
 	fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (fd < 0) {
+		if (named || (errno != ENOENT && errno != ENOTDIR))
+			say("%s: left out: %s", path,
+			    strerrorname_np(errno));
 		return;
-	text = mmap(NULL, FILE_MAX, PROT_READ | PROT_WRITE,
+	}
+	text = mmap(NULL, size, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (text != MAP_FAILED) {
-		while (len < FILE_MAX &&
-		       (n = syscall(SYS_read, fd, text + len,
-				    FILE_MAX - len)) > 0)
-			len += n;
-		take_lines(text, len, '\n');
-		munmap(text, FILE_MAX);
+		take_text(fd, path, text, size);
+		munmap(text, size);
+	} else {
+		give_up(path, 1, "no memory");
 	}
 	syscall(SYS_close, fd);
 }
@@ -94,16 +146,16 @@ static void take_files(void)
 	char path[PATH_MAX];
 
 	if (s && *s) {
-		take_file(s);
+		take_file(s, true);
 		return;
 	}
 	s = getenv("HOME");
 	if (s && *s && strlen(s) + sizeof(L5_CONF_HOME) < sizeof(path)) {
 		strcpy(path, s);
 		strcat(path, L5_CONF_HOME);
-		take_file(path);
+		take_file(path, false);
 	}
-	take_file(L5_CONF_ETC);
+	take_file(L5_CONF_ETC, false);
 }
 
 void policy_read(void)
@@ -115,17 +167,24 @@ void policy_read(void)
 	if (atomic_load(&have_read))
 		return;
 	rules_n = 0;
+	complete = false;
+	why = by_policy;
 	s = getenv(L5_ENV_MODE);
-	fallback = s && !strcmp(s, "socket") ? L5_ACT_SOCKET : L5_ACT_FULL;
+	fallback = L5_ACT_FULL;
+	if (s && !strcmp(s, "socket")) {
+		fallback = L5_ACT_SOCKET;
+		why = "the mode is socket";
+	}
 	if (getauxval(AT_SECURE)) {
 		fallback = L5_ACT_OFF;
+		why = "the program is set-user-ID or the like";
 	} else {
 		n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", exe,
 			    sizeof(exe) - 1);
 		exe[n > 0 ? n : 0] = '\0';
 		s = getenv(L5_ENV_POLICY);
 		if (s)
-			take_lines(s, strlen(s), ';');
+			take_lines(s, strlen(s), ';', L5_ENV_POLICY);
 		take_files();
 	}
 	atomic_store(&have_read, 1);
@@ -151,6 +210,11 @@ bool policy_redirects(void)
 bool policy_maps(void)
 {
 	return any(L5_ACT_FULL);
+}
+
+const char *policy_why(void)
+{
+	return why;
 }
 
 /* An address as rules have it; NULL if it is of another kind. */
@@ -181,41 +245,44 @@ static const uint8_t *place(const struct sockaddr *sa, socklen_t len,
 	return address;
 }
 
+/* By the one address or the other; either may be NULL. */
 static enum l5_action decide(const struct sockaddr *sa, socklen_t len,
 			     const struct sockaddr *sb, socklen_t lenb)
 {
 	uint8_t a[16], b[16];
 	uint16_t pa = 0, pb = 0;
-	const uint8_t *ha = place(sa, len, a, &pa);
+	const uint8_t *ha = sa ? place(sa, len, a, &pa) : NULL;
 	const uint8_t *hb = sb ? place(sb, lenb, b, &pb) : NULL;
 	int i;
 
 	for (i = 0; i < rules_n; i++)
 		if (l5_rule_place(&rules[i], ha, pa) ||
-		    (hb && l5_rule_place(&rules[i], hb, pb)))
+		    l5_rule_place(&rules[i], hb, pb))
 			return rules[i].action;
 	return fallback;
 }
 
-static void force_base(int fd)
+static bool force_base(int fd)
 {
 	int base = L5_TRANSPORT_BASE, saved = errno;
+	bool done;
 
-	if (!syscall(SYS_setsockopt, fd, SOL_L5, L5_FORCE, &base,
-		     sizeof(base)))
+	done = !syscall(SYS_setsockopt, fd, SOL_L5, L5_FORCE, &base,
+			sizeof(base));
+	if (done)
 		say("fd %d: off: the policy says so", fd);
 	errno = saved;
+	return done;
 }
 
-void policy_connect(int fd, const struct sockaddr *sa, socklen_t len)
+bool policy_connect(int fd, const struct sockaddr *sa, socklen_t len)
 {
 	if (l5_likely(!rules_n) || !sa)
-		return;
+		return false;
 	/* memory that is none is for connect() to complain about */
 	if ((uintptr_t)sa < 65536)
-		return;
-	if (decide(sa, len, NULL, 0) == L5_ACT_OFF)
-		force_base(fd);
+		return false;
+	return decide(sa, len, NULL, 0) == L5_ACT_OFF && force_base(fd);
 }
 
 void policy_listen(int fd)
@@ -232,16 +299,23 @@ void policy_listen(int fd)
 	errno = saved;
 }
 
-bool policy_may_map(int fd)
+bool policy_may_map(int fd, enum l5_side side)
 {
 	struct sockaddr_storage a, b;
+	struct sockaddr *peer = NULL, *local = NULL;
 	socklen_t alen = sizeof(a), blen = sizeof(b);
 
 	if (l5_likely(!rules_n))
 		return fallback >= L5_ACT_FULL;
-	if (syscall(SYS_getpeername, fd, &a, &alen) ||
-	    syscall(SYS_getsockname, fd, &b, &blen))
-		return false;
-	return decide((struct sockaddr *)&a, alen, (struct sockaddr *)&b,
-		      blen) >= L5_ACT_FULL;
+	if (side != L5_SIDE_ACCEPTED) {
+		peer = (struct sockaddr *)&a;
+		if (syscall(SYS_getpeername, fd, peer, &alen))
+			return false;
+	}
+	if (side != L5_SIDE_CONNECTED) {
+		local = (struct sockaddr *)&b;
+		if (syscall(SYS_getsockname, fd, local, &blen))
+			return false;
+	}
+	return decide(peer, alen, local, blen) >= L5_ACT_FULL;
 }

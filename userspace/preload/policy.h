@@ -5,9 +5,12 @@
  * Rules (see rules.h) come from the environment, L5_POLICY, separated by
  * semicolons; then from the file that L5_CONF names, or else from
  * ~/.config/l5.conf and /etc/l5.conf. They are read once, and those about other
- * programs left out. A rule on a port or an address acts where a connection
- * gets its address: connect() and listen() turn the socket off with L5_FORCE,
- * which accepted sockets inherit. A set-user-ID program has it all off.
+ * programs left out. A rule on a port or an address is about the service's, and
+ * acts where a connection gets it: connect() and listen() turn the socket off
+ * with L5_FORCE, which accepted sockets inherit; what is on rings by then,
+ * since its listener was not at any one address, can only be left unmapped. If
+ * the rules cannot all be kept, the rest is off. A set-user-ID program has it
+ * all off.
  */
 #ifndef L5_POLICY_H
 #define L5_POLICY_H
@@ -28,13 +31,18 @@ bool policy_redirects(void);
 /* Is any to be mapped? */
 bool policy_maps(void);
 
+/* If not: why, for people. */
+const char *policy_why(void);
+
 /**
  * policy_connect() - a socket is about to be connected
  * @fd: the socket
  * @sa: where to
  * @len: of it
+ *
+ * Return: whether it was turned off, which was said
  */
-void policy_connect(int fd, const struct sockaddr *sa, socklen_t len);
+bool policy_connect(int fd, const struct sockaddr *sa, socklen_t len);
 
 /**
  * policy_listen() - a socket is about to listen
@@ -43,9 +51,18 @@ void policy_connect(int fd, const struct sockaddr *sa, socklen_t len);
 void policy_listen(int fd);
 
 /**
+ * enum l5_side - which end of a connection a socket is
+ * @L5_SIDE_UNKNOWN: it came from elsewhere; a rule about either end counts
+ * @L5_SIDE_CONNECTED: its peer is the service that rules are about
+ * @L5_SIDE_ACCEPTED: it is the service's itself
+ */
+enum l5_side { L5_SIDE_UNKNOWN, L5_SIDE_CONNECTED, L5_SIDE_ACCEPTED };
+
+/**
  * policy_may_map() - is this one to be mapped?
  * @fd: a connected socket
+ * @side: which end it is
  */
-bool policy_may_map(int fd);
+bool policy_may_map(int fd, enum l5_side side);
 
 #endif /* L5_POLICY_H */

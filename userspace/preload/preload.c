@@ -60,6 +60,8 @@ static atomic_uint wanted;
 static atomic_int spin_us = L5_ENV_NONE;
 static atomic_int transport_forced = L5_ENV_NONE;
 static atomic_int rdma_wait = L5_ENV_NONE;
+/* Why nothing is to be redirected, or NULL. */
+static const char *_Atomic off;
 static atomic_int debug;
 static atomic_int env_read;
 
@@ -135,7 +137,7 @@ static void read_env(void)
 	say_wanted = debug;
 	policy_read();
 	if (!policy_redirects())
-		wanted = 0;
+		off = policy_why();
 #endif
 	atomic_store(&env_read, 1);
 }
@@ -199,13 +201,12 @@ static void changed(int fd, int level, int name)
 }
 
 /* Say once why plain sockets are used. */
-static void complain_once(int error)
+static void complain_once(const char *why)
 {
 	static atomic_flag said = ATOMIC_FLAG_INIT;
-	const char *name = strerrorname_np(error);
 
 	if (debug && !atomic_flag_test_and_set(&said))
-		complain("no AF_L5 socket", name ? name : "?",
+		complain("no AF_L5 socket", why ? why : "?",
 			 "plain sockets are used");
 }
 
@@ -246,8 +247,13 @@ static void set_option(int fd, int name, int value)
 
 static int l5_socket(int type, int l5proto)
 {
-	int f = family_to_try(), fd;
+	int f, fd;
 
+	if (off) {
+		complain_once(off);
+		return -1;
+	}
+	f = family_to_try();
 	if (!f)
 		return -1;
 	fd = syscall(SYS_socket, f, type, l5proto);
@@ -259,7 +265,7 @@ static int l5_socket(int type, int l5proto)
 	if (fd < 0) {
 		if (errno == EAFNOSUPPORT)
 			family = FAMILY_ABSENT;
-		complain_once(errno);
+		complain_once(strerrorname_np(errno));
 		return -1;
 	}
 	family = f;

@@ -3,7 +3,7 @@
  * A line of the policy: conditions that must all hold, and what then applies.
  *
  *	program NAME		its name or path; * and ? as in a shell
- *	port N[-M]		of the address connected to, or listened at
+ *	port N[-M]		of the service: that is connected to, or accepts
  *	address A[/LENGTH]	likewise
  *
  *	off			plain sockets
@@ -11,7 +11,8 @@
  *	mode socket|full
  *
  * "#" begins a comment. The first line that matches decides. The library and
- * l5run read these with the same code; the library is silent about bad ones.
+ * l5run read these with the same code; the library tells of bad ones only under
+ * L5_DEBUG.
  */
 #ifndef L5_RULES_H
 #define L5_RULES_H
@@ -19,6 +20,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+enum {
+	L5_RULES_MAX = 64,		/* with places, about one program */
+	L5_CONF_MAX = 64 << 10,		/* bytes of a file */
+};
 
 enum l5_action { L5_ACT_OFF, L5_ACT_SOCKET, L5_ACT_FULL, L5_ACT_ON };
 

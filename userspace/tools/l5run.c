@@ -74,7 +74,7 @@ static const struct argp_option options[] = {
 	  "which sockets of which programs, instead of ~/.config/l5.conf and /etc/l5.conf",
 	  0 },
 	{ "spin", OPT_SPIN, "US", 0,
-	  "a blocking receive looks at the ring for US microseconds before it sleeps",
+	  "who waits for a ring looks at it for US microseconds before it sleeps",
 	  0 },
 	{ "transport", OPT_TRANSPORT, "WHAT", 0,
 	  "what may carry connections beside TCP: shm, rdma, or base for nothing (default: what the kernel chooses)",
@@ -256,10 +256,37 @@ static void set_sockets(unsigned int set)
 	set_env(L5_ENV_SOCKETS, value);
 }
 
+/* Say what is wrong with a rule, if anything. Returns the number of faults. */
+static int check_rule(const char *where, int number, const char *s, size_t len)
+{
+	struct l5_rule rule;
+	const char *error = l5_rule_parse(s, len, &rule);
+
+	if (!error || !*error)
+		return 0;
+	warnx("%s:%d: %s", where, number, error);
+	return 1;
+}
+
+static void check_policy(const char *s)
+{
+	int number = 0, bad = 0;
+	size_t len;
+
+	for (; s && *s; s += len + (s[len] == ';')) {
+		len = strcspn(s, ";");
+		bad += check_rule(L5_ENV_POLICY, ++number, s, len);
+	}
+	if (bad)
+		exit(EXIT_SELF);
+}
+
 /* What the library would leave out without a word. */
 static void check_env(void)
 {
 	const char *s = getenv(L5_ENV_TRANSPORT);
+
+	check_policy(getenv(L5_ENV_POLICY));
 
 	if (l5_env_transport(s) == L5_ENV_BAD)
 		errx(EXIT_SELF, "%s: no transport called '%s'",
@@ -273,22 +300,23 @@ static void check_env(void)
 /* Say what is wrong in a file of rules. Returns the number of bad lines. */
 static int check_config(const char *path, FILE *f)
 {
-	struct l5_rule rule;
-	const char *error;
+	size_t size = 0, total = 0;
 	char *line = NULL;
 	int number = 0, bad = 0;
-	size_t size = 0;
 	ssize_t n;
 
 	while ((n = getline(&line, &size, f)) >= 0) {
 		number++;
+		total += n;
+		if (total > L5_CONF_MAX) {
+			warnx("%s:%d: more than %d bytes: the rest is off",
+			      path, number, L5_CONF_MAX);
+			bad++;
+			break;
+		}
 		if (n && line[n - 1] == '\n')
 			n--;
-		error = l5_rule_parse(line, n, &rule);
-		if (!error || !*error)
-			continue;
-		warnx("%s:%d: %s", path, number, error);
-		bad++;
+		bad += check_rule(path, number, line, n);
 	}
 	free(line);
 	return bad;
