@@ -113,7 +113,7 @@ void l5_unmap(struct l5_conn *c);
 
 /**
  * l5_close() - l5_unmap() and close(2)
- * @c: as of l5_unmap()
+ * @c: as of l5_unmap(); NULL is no error
  *
  * Return: 0, or -1 with errno.
  */
