@@ -7,7 +7,7 @@
  * and fails as the socket does, so none of that is imitated here.
  *
  * System calls are bare ones: under l5run those of libc lead to the rings, too.
- * So no function here is a cancellation point.
+ * So no function here is a cancellation point; in connect.c getaddrinfo() is.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
