@@ -3,8 +3,10 @@
  * The public functions of libl5 over sockets that have no rings.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "kselftest_harness.h"
@@ -26,6 +28,42 @@ TEST(no_rings)
 	EXPECT_EQ(EBADF, errno);
 	close(sv[1]);
 	close(sv[0]);
+}
+
+/* To end nothing is no error. */
+TEST(nothing)
+{
+	l5_unmap(NULL);
+	errno = 0;
+	EXPECT_EQ(0, l5_close(NULL));
+	EXPECT_EQ(0, errno);
+	l5_mailbox_close(NULL);
+}
+
+/* Whatever it is that has no mailbox, it says so in the same way. */
+TEST(no_mailbox)
+{
+	int i, fd[] = {
+		l5_listen("127.0.0.1", "0", 1),
+		socket(AF_INET, SOCK_STREAM, 0),
+		socket(AF_INET, SOCK_DGRAM, 0),
+		socket(AF_UNIX, SOCK_STREAM, 0),
+		memfd_create("mailbox", 0),
+		open("/dev/zero", O_RDWR),
+		-1,
+	};
+	const int want[] = {
+		l5_present() ? EOPNOTSUPP : ENODEV, ENODEV, ENODEV, ENODEV,
+		ENOTSOCK, ENOTSOCK, EBADF,
+	};
+
+	for (i = 0; i < 7; i++) {
+		errno = 0;
+		EXPECT_EQ(NULL, l5_mailbox_open(fd[i]));
+		EXPECT_EQ(want[i], errno) TH_LOG("entry %d", i);
+		if (fd[i] >= 0)
+			close(fd[i]);
+	}
 }
 
 /* The public functions over sockets that have no rings. */

@@ -214,8 +214,11 @@ struct l5_conn *l5_accept(int fd, int flags)
 
 int l5_close(struct l5_conn *c)
 {
-	int fd = l5_conn_fd(c);
+	int fd;
 
+	if (!c)
+		return 0;
+	fd = l5_conn_fd(c);
 	l5_unmap(c);
 	return syscall(SYS_close, fd);
 }

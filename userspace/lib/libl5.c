@@ -7,7 +7,7 @@
  * and fails as the socket does, so none of that is imitated here.
  *
  * System calls are bare ones: under l5run those of libc lead to the rings, too.
- * So no function here is a cancellation point.
+ * So no function here is a cancellation point; in connect.c getaddrinfo() is.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -1164,10 +1164,11 @@ static int set_look(struct set *s)
 
 int l5_wait_any(struct l5_event *e, int n, int timeout)
 {
+	uint64_t ns = timeout < 0 ? UINT64_MAX : timeout * 1000000ull;
 	struct set s = { .e = e, .n = n };
+	uint64_t start = 0, gone;
 	struct l5_adapt *a;
 	struct timespec t;
-	uint64_t start = 0;
 	int got;
 
 	if (n < 0) {
@@ -1179,14 +1180,17 @@ int l5_wait_any(struct l5_event *e, int n, int timeout)
 	if (got || !timeout)
 		return got;
 	a = s.adapt;
-	if (a && l5_adapt_wait(a, set_ready, &s, &start)) {
+	if (a && l5_adapt_wait_for(a, set_ready, &s, &start, ns)) {
 		got = set_look(&s);
 		if (got)
 			return got;
 		a = NULL;
 	}
-	t.tv_sec = timeout / 1000;
-	t.tv_nsec = timeout % 1000 * 1000000;
+	/* what was waited already is part of the time */
+	gone = timeout > 0 && start ? l5_map_now() - start : 0;
+	ns = gone < ns ? ns - gone : 0;
+	t.tv_sec = ns / 1000000000;
+	t.tv_nsec = ns % 1000000000;
 	got = set_poll(&s, true, timeout < 0 ? NULL : &t);
 	if (a && got > 0)
 		l5_adapt_woke(a, start);

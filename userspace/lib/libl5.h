@@ -113,7 +113,7 @@ void l5_unmap(struct l5_conn *c);
 
 /**
  * l5_close() - l5_unmap() and close(2)
- * @c: as of l5_unmap()
+ * @c: as of l5_unmap(); NULL is no error
  *
  * Return: 0, or -1 with errno.
  */
@@ -279,8 +279,8 @@ int l5_wait_any(struct l5_event *e, int n, int timeout);
  * Connections that RDMA takes from then on have a byte in it, which the peer's
  * host sets after each record, as long as one of the 4096 is free.
  *
- * Return: for l5_mailbox_close(), or NULL with errno, EOPNOTSUPP if the
- * listener does not answer for RDMA.
+ * Return: for l5_mailbox_close(), or NULL with errno: ENODEV if it is no socket
+ * of AF_L5, EOPNOTSUPP if the listener does not answer for RDMA.
  */
 struct l5_mailbox *l5_mailbox_open(int fd);
 

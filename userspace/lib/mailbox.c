@@ -7,7 +7,10 @@
 #endif
 #include <endian.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include "libl5.h"
 #include "mailbox.h"
@@ -150,12 +153,29 @@ struct l5_mailbox *l5_mailbox_over(uint8_t *byte)
 	return b;
 }
 
+/* Others have reasons of their own not to be mapped, or a file is there. */
+static bool mailbox_able(int fd)
+{
+	socklen_t len = sizeof(int);
+	int transport;
+
+	if (!syscall(SYS_getsockopt, fd, SOL_L5, L5_TRANSPORT, &transport,
+		     &len))
+		return true;
+	if (errno != EBADF && errno != ENOTSOCK)
+		errno = ENODEV;
+	return false;
+}
+
 struct l5_mailbox *l5_mailbox_open(int fd)
 {
-	uint8_t *byte = mmap64(NULL, L5_MAILBOX_SIZE, PROT_READ | PROT_WRITE,
-			       MAP_SHARED, fd, L5_MMAP_MAILBOX);
 	struct l5_mailbox *b;
+	uint8_t *byte;
 
+	if (!mailbox_able(fd))
+		return NULL;
+	byte = mmap64(NULL, L5_MAILBOX_SIZE, PROT_READ | PROT_WRITE,
+		      MAP_SHARED, fd, L5_MMAP_MAILBOX);
 	if (byte == MAP_FAILED)
 		return NULL;
 	b = l5_mailbox_over(byte);

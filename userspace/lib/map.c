@@ -1127,13 +1127,14 @@ static bool l5_spin_for(bool (*ready)(const void *arg), const void *arg,
  * become few; every L5_TURNS waits they are all tried, to see whether that has
  * changed.
  */
-bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
-		   const void *arg, uint32_t polls, uint64_t *start)
+bool l5_adapt_slow_for(struct l5_adapt *a, bool (*ready)(const void *arg),
+		       const void *arg, uint32_t polls, uint64_t *start,
+		       uint64_t ns)
 {
 	uint32_t win = l5_load(&a->win), turn = l5_load(&a->turn) + 1;
 	int yields = l5_load(&a->yields), n;
 	int spin_us = l5_load(&a->spin_us);
-	uint64_t now, from;
+	uint64_t now, from, spin;
 
 	l5_store(&a->turn, turn);
 	from = l5_map_now();
@@ -1141,8 +1142,11 @@ bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
 	if (!win)
 		return false;
 	if (spin_us > 0) {
-		if (l5_spin_for(ready, arg, from, spin_us * 1000ull))
+		spin = spin_us * 1000ull;
+		if (l5_spin_for(ready, arg, from, spin < ns ? spin : ns))
 			return true;
+		if (spin >= ns)
+			return false;
 	} else if (spin_us < 0 && polls < l5_map_polls &&
 		   !(turn & (L5_TURNS - 1))) {
 		for (; polls < l5_map_polls; polls++) {
@@ -1156,6 +1160,8 @@ bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
 	/* told to spin only */
 	if (spin_us >= 0 && yields < 0)
 		return false;
+	if (yields < 0 && ns > win)
+		ns = win;
 	for (n = 0; yields < 0 || n < yields; n++) {
 		syscall(SYS_sched_yield);
 		now = l5_map_now();
@@ -1166,10 +1172,16 @@ bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
 				l5_store(&a->polls, polls / 2);
 			return true;
 		}
-		if (yields < 0 && now - from >= win)
+		if (now - from >= ns)
 			break;
 	}
 	return false;
+}
+
+bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
+		   const void *arg, uint32_t polls, uint64_t *start)
+{
+	return l5_adapt_slow_for(a, ready, arg, polls, start, UINT64_MAX);
 }
 
 void l5_adapt_woke(struct l5_adapt *a, uint64_t start)

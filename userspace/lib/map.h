@@ -511,6 +511,30 @@ void l5_adapt_set(struct l5_adapt *a, int spin_us, int yields);
 bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
 		   const void *arg, uint32_t polls, uint64_t *start);
 
+/* Likewise, for @ns at most. */
+bool l5_adapt_slow_for(struct l5_adapt *a, bool (*ready)(const void *arg),
+		       const void *arg, uint32_t polls, uint64_t *start,
+		       uint64_t ns);
+
+/* The first looks: true if @ready; else *@polls is how many they were. */
+static inline __attribute__((always_inline))
+bool l5_adapt_look(struct l5_adapt *a, bool (*ready)(const void *arg),
+		   const void *arg, uint32_t *polls)
+{
+	uint32_t n = 0, i;
+
+	if (l5_likely(l5_load(&a->win))) {
+		n = l5_load(&a->polls);
+		for (i = 0; i < n; i++) {
+			if (ready(arg))
+				return true;
+			l5_pause();
+		}
+	}
+	*polls = n;
+	return false;
+}
+
 /**
  * l5_adapt_wait() - spin and yield for as long as that pays
  * @a: what is known about that
@@ -525,17 +549,34 @@ static inline __attribute__((always_inline))
 bool l5_adapt_wait(struct l5_adapt *a, bool (*ready)(const void *arg),
 		   const void *arg, uint64_t *start)
 {
-	uint32_t polls = 0, i;
+	uint32_t polls;
 
-	if (l5_likely(l5_load(&a->win))) {
-		polls = l5_load(&a->polls);
-		for (i = 0; i < polls; i++) {
-			if (ready(arg))
-				return true;
-			l5_pause();
-		}
-	}
+	if (l5_adapt_look(a, ready, arg, &polls))
+		return true;
 	return l5_adapt_slow(a, ready, arg, polls, start);
+}
+
+/**
+ * l5_adapt_wait_for() - likewise, in a call that has a time-out
+ * @a: what is known about that
+ * @ready: whether to go on
+ * @arg: for @ready
+ * @start: for l5_adapt_woke(), and to tell how much of the time is left; not
+ *	set if @ready was true at one of the first looks
+ * @ns: the time, UINT64_MAX without end; whatever it was told, it goes on for
+ *	no longer
+ *
+ * Return: as l5_adapt_wait().
+ */
+static inline __attribute__((always_inline))
+bool l5_adapt_wait_for(struct l5_adapt *a, bool (*ready)(const void *arg),
+		       const void *arg, uint64_t *start, uint64_t ns)
+{
+	uint32_t polls;
+
+	if (l5_adapt_look(a, ready, arg, &polls))
+		return true;
+	return l5_adapt_slow_for(a, ready, arg, polls, start, ns);
 }
 
 /**
