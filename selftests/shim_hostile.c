@@ -205,7 +205,7 @@ static void s_flags(struct hostile *h, void *arg)
 			hostile_wrong(h, W_COUNT);
 		break;
 	default:
-		get(h, in[l5_rnd(&h->seed) % (sizeof(in) / sizeof(in[0]))]);
+		get(h, in[l5_rnd(&h->seed) % ARRAY_SIZE(in)]);
 	}
 }
 
@@ -439,7 +439,7 @@ static void all_plays(struct __test_metadata *_metadata, const char *at)
 	ASSERT_TRUE(net_unshare());
 	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
 	seed = hostile_seed();
-	for (i = 0; i < sizeof(api) / sizeof(api[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(api); i++) {
 		g.api = api[i].name;
 		g.step = api[i].step;
 		g.arg = (void *)api[i].look;

@@ -10,6 +10,13 @@ const char *const mood_name[] = {
 	"lies", "records", "cursors", "locks", "headers", "all"
 };
 
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+
+static void control(struct mapping *m, unsigned long cmd, unsigned long arg)
+{
+	syscall(SYS_ioctl, m->fd, cmd, arg);
+}
+
 static uint64_t some_value(struct mapping *m, uint64_t *s)
 {
 	const uint64_t t[] = {
@@ -26,7 +33,7 @@ static uint64_t some_value(struct mapping *m, uint64_t *s)
 		(uint64_t)l5_rnd(s) << 32 | l5_rnd(s), l5_rnd(s) & 0xffff,
 	};
 
-	return t[l5_rnd(s) % (sizeof(t) / sizeof(t[0]))];
+	return t[l5_rnd(s) % ARRAY_SIZE(t)];
 }
 
 static uint32_t some_lock(struct mapping *m, uint64_t *s)
@@ -38,7 +45,7 @@ static uint32_t some_lock(struct mapping *m, uint64_t *s)
 		L5_LOCK_KERNEL | L5_LOCK_WAITERS, l5_rnd(s),
 	};
 
-	return t[l5_rnd(s) % (sizeof(t) / sizeof(t[0]))];
+	return t[l5_rnd(s) % ARRAY_SIZE(t)];
 }
 
 static uint64_t some_header(struct mapping *m, uint64_t *s)
@@ -53,7 +60,7 @@ static uint64_t some_header(struct mapping *m, uint64_t *s)
 		(uint64_t)l5_rnd(s) << 32 | l5_rnd(s),
 	};
 
-	return t[l5_rnd(s) % (sizeof(t) / sizeof(t[0]))];
+	return t[l5_rnd(s) % ARRAY_SIZE(t)];
 }
 
 void scribble_header(struct mapping *m, uint64_t pos, uint64_t hdr)
@@ -97,8 +104,8 @@ static void scribble(struct mapping *m, enum mood kind, uint64_t *s)
 			  (MAP_PAGE / 8 - sizeof(*c) / 8))) = v;
 			return;
 		default:
-			syscall(SYS_ioctl, m->fd, L5_IOC_DOORBELL, l5_rnd(s) & 3);
-			syscall(SYS_ioctl, m->fd, L5_IOC_ARM, l5_rnd(s) & 3);
+			control(m, L5_IOC_DOORBELL, l5_rnd(s) & 3);
+			control(m, L5_IOC_ARM, l5_rnd(s) & 3);
 			return;
 		}
 	case RECORDS:
@@ -109,10 +116,10 @@ static void scribble(struct mapping *m, enum mood kind, uint64_t *s)
 		for (i = 0; i < n; i++)
 			scribble_header(m, pos + i * l5_rec_size(v), valid | v);
 		l5_store(&c->tx_tail, pos + n * l5_rec_size(v));
-		syscall(SYS_ioctl, m->fd, L5_IOC_DOORBELL, L5_BELL_DATA);
+		control(m, L5_IOC_DOORBELL, L5_BELL_DATA);
 		/* and take what it sends, as if it were read */
 		l5_store(&c->rx_head, l5_load(&m->peer->tx_tail) & ~7ULL);
-		syscall(SYS_ioctl, m->fd, L5_IOC_DOORBELL, L5_BELL_ROOM);
+		control(m, L5_IOC_DOORBELL, L5_BELL_ROOM);
 		return;
 	case CURSORS:
 		v = some_value(m, s);
@@ -135,7 +142,7 @@ static void scribble(struct mapping *m, enum mood kind, uint64_t *s)
 			l5_store(&c->rx_pos, v);
 			l5_store(&c->rx_head, v);
 		}
-		syscall(SYS_ioctl, m->fd, L5_IOC_DOORBELL, l5_rnd(s) & 3);
+		control(m, L5_IOC_DOORBELL, l5_rnd(s) & 3);
 		return;
 	case LOCKS:
 		v = some_lock(m, s);
@@ -144,7 +151,7 @@ static void scribble(struct mapping *m, enum mood kind, uint64_t *s)
 		else
 			l5_store(&c->rx_lock, v);
 		if (l5_rnd(s) % 4 == 0)
-			syscall(SYS_ioctl, m->fd, L5_IOC_UNLOCK, l5_rnd(s) & 1);
+			control(m, L5_IOC_UNLOCK, l5_rnd(s) & 1);
 		return;
 	default:
 		switch (l5_rnd(s) % 4) {
@@ -153,16 +160,16 @@ static void scribble(struct mapping *m, enum mood kind, uint64_t *s)
 			break;
 		case 1:
 			scribble_header(m, pos + 8 * (l5_rnd(s) % 64),
-				   some_header(m, s));
+					some_header(m, s));
 			break;
 		case 2:
 			scribble_header(m, l5_rnd(s), some_header(m, s));
 			break;
 		default:
 			scribble_header(m, l5_load(&m->own->tx_tail),
-				   some_header(m, s));
+					some_header(m, s));
 		}
-		syscall(SYS_ioctl, m->fd, L5_IOC_DOORBELL, L5_BELL_DATA);
+		control(m, L5_IOC_DOORBELL, L5_BELL_DATA);
 	}
 }
 
