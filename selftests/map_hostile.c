@@ -24,7 +24,7 @@
 #include <linux/sockios.h>
 
 #include "kselftest_harness.h"
-#include "mapping.h"
+#include "scribble.h"
 
 FIXTURE(hostile)
 {
@@ -48,8 +48,7 @@ FIXTURE_VARIANT_ADD(hostile, unix)
 
 FIXTURE_SETUP(hostile)
 {
-	if (!l5_present())
-		_exit(255);
+	l5_or_skip();
 	signal(SIGPIPE, SIG_IGN);
 	ASSERT_TRUE(net_unshare());
 	l5_sysctl("match_ms", 10000);
@@ -58,213 +57,6 @@ FIXTURE_SETUP(hostile)
 FIXTURE_TEARDOWN(hostile)
 {
 	(void)self;
-}
-
-/* What a scribbler writes to, from what nobody may notice to everything. */
-enum mood {
-	LIES,		/* wait words, counters, tail: no cursor of ours */
-	RECORDS,	/* valid records, though nobody asked for them */
-	CURSORS,	/* heads and tails, around the right ones */
-	LOCKS,		/* lock words */
-	HEADERS,	/* header words of all sorts */
-	ALL,
-	MOODS
-};
-
-static const char *const mood_name[] = {
-	"lies", "records", "cursors", "locks", "headers", "all"
-};
-
-struct arena {
-	uint32_t stop;
-	uint32_t calls;
-	uint32_t writes;
-};
-
-static uint64_t some_value(struct mapping *m, uint64_t *s)
-{
-	const uint64_t t[] = {
-		0, 1, 7, 8, 16, m->tx_size, m->tx_size - 8, m->tx_size + 8,
-		2ULL * m->tx_size, m->rx_size, -1ULL, -8ULL, 1ULL << 31,
-		1ULL << 32, 1ULL << 62, 1ULL << 63, (1ULL << 63) - 8,
-		0xffffffff, 0xffffffff00000000ULL,
-		l5_load(&m->peer->tx_tail), l5_load(&m->peer->rx_head),
-		l5_load(&m->own->tx_tail), l5_load(&m->own->rx_head),
-		l5_load(&m->peer->tx_tail) + 8, l5_load(&m->peer->tx_tail) - 8,
-		l5_load(&m->peer->tx_tail) + m->rx_size,
-		l5_load(&m->peer->tx_tail) - m->rx_size - 8,
-		l5_load(&m->peer->rx_head) + m->tx_size,
-		(uint64_t)l5_rnd(s) << 32 | l5_rnd(s), l5_rnd(s) & 0xffff,
-	};
-
-	return t[l5_rnd(s) % ARRAY_SIZE(t)];
-}
-
-static uint32_t some_lock(struct mapping *m, uint64_t *s)
-{
-	const uint32_t t[] = {
-		0, 1, 2, 3, m->id, m->id + 1, m->id | L5_LOCK_WAITERS,
-		m->id | L5_LOCK_DIED, L5_LOCK_DIED, L5_LOCK_WAITERS,
-		L5_LOCK_DIED | L5_LOCK_WAITERS, L5_LOCK_KERNEL, 0xffffffff,
-		L5_LOCK_KERNEL | L5_LOCK_WAITERS, l5_rnd(s),
-	};
-
-	return t[l5_rnd(s) % ARRAY_SIZE(t)];
-}
-
-static uint64_t some_header(struct mapping *m, uint64_t *s)
-{
-	const uint64_t valid = (uint64_t)L5_REC_VALID << 32;
-	const uint64_t t[] = {
-		0, valid, valid | 1, valid | 8, valid | (m->tx_size - 16),
-		valid | (m->tx_size - 15), valid | (m->tx_size - 8),
-		valid | m->tx_size, valid | 0xffffffff, valid | 0x80000000,
-		valid | l5_rnd(s) % m->tx_size, 1, 0xffffffff, -1ULL,
-		valid | 1ULL << 32 | 8, 0x7fffffff00000008ULL,
-		(uint64_t)l5_rnd(s) << 32 | l5_rnd(s),
-	};
-
-	return t[l5_rnd(s) % ARRAY_SIZE(t)];
-}
-
-static void put_header(struct mapping *m, uint64_t pos, uint64_t hdr)
-{
-	l5_store_release(mapping_slot(m, pos & ~7ULL), hdr);
-}
-
-static void scribble(struct mapping *m, enum mood kind, uint64_t *s)
-{
-	struct l5_ctrl *c = m->own;
-	const uint64_t valid = (uint64_t)L5_REC_VALID << 32;
-	uint64_t pos = l5_load(&m->peer->rx_head) & ~7ULL, v;
-	unsigned int i, n;
-
-	if (kind == ALL)
-		kind = l5_rnd(s) % ALL;
-	switch (kind) {
-	case LIES:
-		v = some_value(m, s);
-		switch (l5_rnd(s) % 7) {
-		case 0:
-			l5_store(&c->rx_wait, v);
-			return;
-		case 1:
-			l5_store(&c->tx_wait, v);
-			return;
-		case 2:
-			l5_store(&c->tx_tail, v);
-			return;
-		case 3:
-			l5_store(&c->tx_bytes, v);
-			l5_store(&c->rx_bytes, v);
-			return;
-		case 4:
-			l5_store(&c->version, v);
-			l5_store(&c->features, v);
-			return;
-		case 5:
-			*(volatile uint64_t *)((uint8_t *)c + 8 *
-			 (sizeof(*c) / 8 + l5_rnd(s) %
-			  (MAP_PAGE / 8 - sizeof(*c) / 8))) = v;
-			return;
-		default:
-			ioctl(m->fd, L5_IOC_DOORBELL, l5_rnd(s) & 3);
-			ioctl(m->fd, L5_IOC_ARM, l5_rnd(s) & 3);
-			return;
-		}
-	case RECORDS:
-		/* a chain from where the victim is, perhaps all around */
-		n = l5_rnd(s) % 4 ? l5_rnd(s) % 32 : m->tx_size / 16;
-		v = l5_rnd(s) % 3 ? 1 + l5_rnd(s) % 8 :
-		    1 + l5_rnd(s) % (m->tx_size / 4);
-		for (i = 0; i < n; i++)
-			put_header(m, pos + i * l5_rec_size(v), valid | v);
-		l5_store(&c->tx_tail, pos + n * l5_rec_size(v));
-		ioctl(m->fd, L5_IOC_DOORBELL, L5_BELL_DATA);
-		/* and take what it sends, as if it were read */
-		l5_store(&c->rx_head, l5_load(&m->peer->tx_tail) & ~7ULL);
-		ioctl(m->fd, L5_IOC_DOORBELL, L5_BELL_ROOM);
-		return;
-	case CURSORS:
-		v = some_value(m, s);
-		switch (l5_rnd(s) % 5) {
-		case 0:
-			l5_store(&c->rx_head, v);
-			break;
-		case 1:
-			l5_store(&c->rx_head, v & ~7ULL);
-			break;
-		case 2:
-			l5_store(&c->rx_pos, v);
-			break;
-		case 3:
-			l5_store(&c->tx_tail, v);
-			break;
-		default:
-			/* right again, so that it lasts */
-			v = l5_load(&m->peer->tx_tail) & ~7ULL;
-			l5_store(&c->rx_pos, v);
-			l5_store(&c->rx_head, v);
-		}
-		ioctl(m->fd, L5_IOC_DOORBELL, l5_rnd(s) & 3);
-		return;
-	case LOCKS:
-		v = some_lock(m, s);
-		if (l5_rnd(s) & 1)
-			l5_store(&c->tx_lock, v);
-		else
-			l5_store(&c->rx_lock, v);
-		if (l5_rnd(s) % 4 == 0)
-			ioctl(m->fd, L5_IOC_UNLOCK, l5_rnd(s) & 1);
-		return;
-	default:
-		switch (l5_rnd(s) % 4) {
-		case 0:
-			put_header(m, pos, some_header(m, s));
-			break;
-		case 1:
-			put_header(m, pos + 8 * (l5_rnd(s) % 64),
-				   some_header(m, s));
-			break;
-		case 2:
-			put_header(m, l5_rnd(s), some_header(m, s));
-			break;
-		default:
-			put_header(m, l5_load(&m->own->tx_tail),
-				   some_header(m, s));
-		}
-		ioctl(m->fd, L5_IOC_DOORBELL, L5_BELL_DATA);
-	}
-}
-
-/* In a child: until told to stop. */
-static void scribbler(int fd, enum mood mood, struct arena *a, uint64_t seed)
-{
-	uint8_t b[600];
-	struct mapping m;
-
-	if (mapping_open(&m, fd))
-		_exit(1);
-	memset(b, 0x77, sizeof(b));
-	while (!l5_load(&a->stop)) {
-		/* now and then as one should, so that there is something on */
-		switch (l5_rnd(&seed) % 8) {
-		case 0:
-			send(fd, b, 1 + l5_rnd(&seed) % sizeof(b),
-			     MSG_DONTWAIT | MSG_NOSIGNAL);
-			break;
-		case 1:
-			recv(fd, b, sizeof(b), MSG_DONTWAIT);
-			break;
-		case 2:
-			usleep(l5_rnd(&seed) % 300);
-			break;
-		default:
-			scribble(&m, mood, &seed);
-		}
-		a->writes++;
-	}
-	_exit(0);
 }
 
 /* What the victim does all the time. */
@@ -604,6 +396,7 @@ static void play(struct __test_metadata *_metadata, const char *at,
 	pid_t vic, scr, friend = 0;
 	int fd[2], e, status;
 
+	a->ready = 1;
 	ASSERT_LE(0, l5_sysctl("ring_kb", seed & 2 ? 4 : 16));
 	ASSERT_TRUE(map_pair(at, &fd[0], &fd[1]));
 	e = seed & 1;
@@ -689,8 +482,17 @@ static void all_plays(struct __test_metadata *_metadata, const char *at,
 	int api, mood, c, s;
 
 	for (api = 0; api < A_MAX; api++)
-		for (mood = 0; mood < MOODS; mood++)
+		for (mood = 0; mood < MOODS; mood++) {
+			/*
+			 * That somebody who lives holds a lock word may be
+			 * true: who shares it waits, and libl5 and the preload
+			 * library do so whatever signals come.
+			 */
+			if (same_end && getenv("L5_FULL") &&
+			    (mood == LOCKS || mood == ALL))
+				continue;
 			play(_metadata, at, api, mood, same_end, seed++, sum);
+		}
 	TH_LOG("%lu calls, %lu scribbles, %lld connections ended for it",
 	       sum[0], sum[1], l5_stat("violations"));
 	/* nothing of it stays */
@@ -728,7 +530,7 @@ TEST_F_TIMEOUT(hostile, endless, 300)
 		ASSERT_TRUE(map_pair(variant->at, &fd[0], &fd[1]));
 		ASSERT_EQ(0, mapping_open(&m, fd[1]));
 		for (i = 0; i < m.tx_size; i += 16)
-			put_header(&m, i, one);
+			scribble_header(&m, i, one);
 		/* what can be counted is counted, and that ends */
 		ASSERT_EQ(0, ioctl(fd[0], FIONREAD, &n));
 		EXPECT_LE(0, n);

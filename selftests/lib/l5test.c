@@ -33,6 +33,16 @@ bool l5_present(void)
 	return true;
 }
 
+void l5_or_skip(void)
+{
+	if (l5_present())
+		return;
+	if (!getenv("L5_REQUIRED"))
+		_exit(255);
+	fprintf(stderr, "# no AF_L5 here\n");
+	_exit(1);
+}
+
 int l5_getopt(int fd, int opt)
 {
 	int v = 0;

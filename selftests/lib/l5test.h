@@ -16,6 +16,12 @@ int l5_family(void);
 /* Is AF_L5 usable here? */
 bool l5_present(void);
 
+/*
+ * For a fixture's set-up: without AF_L5 the test ends here, as skipped, or as
+ * failed if L5_REQUIRED is set.
+ */
+void l5_or_skip(void);
+
 /* An option of SOL_L5 that is an int; -errno if it cannot be read. */
 int l5_getopt(int fd, int opt);
 

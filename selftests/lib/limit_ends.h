@@ -18,8 +18,7 @@ FIXTURE(limit)
 /* An own namespace: limits are changed here, and counters start at nothing. */
 FIXTURE_SETUP(limit)
 {
-	if (!l5_present())
-		_exit(255);
+	l5_or_skip();
 	ASSERT_TRUE(net_unshare());
 	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
 	self->to = addr_parse("127.0.0.1:0");
