@@ -1107,9 +1107,9 @@ static void asked(struct ep *ep, const struct took *t)
  * but the kernel is to be asked first, or that it is to be asked anyway.
  */
 static int try_hot(struct ep *ep, const struct wait *w, bool *ask,
-		   uint64_t *start)
+		   uint64_t begun, uint64_t *start)
 {
-	bool wait = w->forever || w->ns;
+	uint64_t ns = w->forever ? UINT64_MAX : w->ns;
 	uint64_t now;
 	int n = 0;
 
@@ -1124,9 +1124,11 @@ static int try_hot(struct ep *ep, const struct wait *w, bool *ask,
 		n = give(ep, w->ev, w->max, now, false);
 		*ask = !n && ep->news;
 	}
-	if (!n && !*ask && wait && atomic_load(&ep->hots)) {
+	if (begun && !w->forever)
+		ns = now - begun < ns ? ns - (now - begun) : 0;
+	if (!n && !*ask && ns && atomic_load(&ep->hots)) {
 		*start = now;
-		if (l5_adapt_wait(&ep->adapt, hot_ready, ep, start)) {
+		if (l5_adapt_wait_for(&ep->adapt, hot_ready, ep, start, ns)) {
 			now = l5_map_now();
 			/* nor is who always has to wait to starve others */
 			if (now - ep->asked >= ep->ask)
@@ -1169,7 +1171,7 @@ static int ep_wait(struct ep *ep, const struct wait *w)
 		return settled_wait(ep, w, false, 0);
 	for (;;) {
 		start = 0;
-		n = try_hot(ep, w, &ask, &start);
+		n = try_hot(ep, w, &ask, begun, &start);
 		if (n)
 			return n;
 		if (!begun && !w->forever && w->ns)

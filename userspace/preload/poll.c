@@ -153,21 +153,24 @@ enum verdict {
 	SLEEP,		/* in the kernel */
 };
 
-/* All that can be done before the kernel is asked. */
-static enum verdict consider(struct look *l, bool wait, uint64_t *start)
+/*
+ * All that can be done before the kernel is asked, in @ns at most: 0 is not to
+ * wait.
+ */
+static enum verdict consider(struct look *l, uint64_t ns, uint64_t *start)
 {
 	*start = 0;
 	pthread_testcancel();
 	look(l);
-	if (!l->others && (l->ready || !wait))
+	if (!l->others && (l->ready || !ns))
 		return ANSWERED;
-	if (l->ready || !wait)
+	if (l->ready || !ns)
 		return ASK;
 	if (l5_unlikely(!adapt_known)) {
 		l5_adapt_init(&adapt);
 		adapt_known = true;
 	}
-	if (!l5_adapt_wait(&adapt, look_ready, l, start))
+	if (!l5_adapt_wait_for(&adapt, look_ready, l, start, ns))
 		return SLEEP;
 	look(l);
 	return !l->others && l->ready ? ANSWERED : ASK;
@@ -206,7 +209,7 @@ EXPORT int poll(struct pollfd *fds, nfds_t n, int ms)
 
 	if (!any_mapped(fds, n))
 		return real.poll(fds, n, ms);
-	v = consider(&l, ms, &start);
+	v = consider(&l, ms < 0 ? UINT64_MAX : ms * 1000000ull, &start);
 	if (v == ANSWERED)
 		return l.ready;
 	if (v == ASK) {
@@ -227,9 +230,14 @@ static bool good_time(const struct timespec *t)
 	       t->tv_nsec < (long)NS;
 }
 
+static uint64_t spec_ns(const struct timespec *t)
+{
+	return t ? t->tv_sec * NS + t->tv_nsec : UINT64_MAX;
+}
+
 static struct timespec spec_left(const struct timespec *t, uint64_t start)
 {
-	uint64_t ns = left_of(t->tv_sec * NS + t->tv_nsec, start);
+	uint64_t ns = left_of(spec_ns(t), start);
 
 	return (struct timespec){ ns / NS, ns % NS };
 }
@@ -246,7 +254,7 @@ EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,
 
 	if (!any_mapped(fds, n) || (t && !good_time(t)))
 		return real.ppoll(fds, n, t, set);
-	v = consider(&l, !t || t->tv_sec || t->tv_nsec, &start);
+	v = consider(&l, spec_ns(t), &start);
 	if (v == ANSWERED)
 		return l.ready;
 	if (v == ASK) {
@@ -383,9 +391,9 @@ static int sets_answer(struct sets *s)
 }
 
 /* consider(), but that there are others beside those looked at */
-static enum verdict sets_consider(struct sets *s, bool wait, uint64_t *start)
+static enum verdict sets_consider(struct sets *s, uint64_t ns, uint64_t *start)
 {
-	enum verdict v = consider(&s->look, wait, start);
+	enum verdict v = consider(&s->look, ns, start);
 
 	return v == ANSWERED && s->others ? ASK : v;
 }
@@ -413,18 +421,18 @@ EXPORT int select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *t)
 	struct timeval zero = { 0, 0 };
 	struct sets s;
 	enum verdict v;
-	uint64_t start, us;
+	uint64_t start, ns;
 	int ret;
 
 	if ((t && (t->tv_sec < 0 || t->tv_usec < 0 ||
 		   t->tv_sec > 1000000000 || t->tv_usec > 1000000)) ||
 	    !sets_take(&s, n, r, w, e))
 		return real.select(n, r, w, e, t);
-	v = sets_consider(&s, !t || t->tv_sec || t->tv_usec, &start);
+	ns = t ? t->tv_sec * NS + t->tv_usec * 1000 : UINT64_MAX;
+	v = sets_consider(&s, ns, &start);
 	if (t && start) {
-		us = t->tv_sec * 1000000ull + t->tv_usec;
-		us = (left_of(us * 1000, start) + 999) / 1000;
-		*t = (struct timeval){ us / 1000000, us % 1000000 };
+		ns = (left_of(ns, start) + 999) / 1000;
+		*t = (struct timeval){ ns / 1000000, ns % 1000000 };
 	}
 	if (v == ANSWERED)
 		return sets_answer(&s);
@@ -451,7 +459,7 @@ EXPORT int pselect(int n, fd_set *r, fd_set *w, fd_set *e,
 
 	if ((t && !good_time(t)) || !sets_take(&s, n, r, w, e))
 		return real.pselect(n, r, w, e, t, set);
-	v = sets_consider(&s, !t || t->tv_sec || t->tv_nsec, &start);
+	v = sets_consider(&s, spec_ns(t), &start);
 	if (v == ANSWERED)
 		return sets_answer(&s);
 	if (v == ASK) {
