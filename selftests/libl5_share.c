@@ -4,8 +4,10 @@
  * killed, under several descriptors.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -196,6 +198,131 @@ TEST_F(lib, other_descriptors)
 	EXPECT_EQ(0, l5_close(d));
 	close(sv[0]);
 	close(sv[1]);
+}
+
+/* What is left of a connection after execve(): the descriptor. */
+__attribute__((constructor)) static void after_exec(void)
+{
+	const char *fd = getenv("LIBL5_SHARE_FD");
+	struct l5_conn *c;
+	char buf[4];
+
+	if (!fd)
+		return;
+	c = l5_map(atoi(fd));
+	_exit(!c || !l5_conn_mapped(c) ||
+	      l5_recv(c, buf, 4, MSG_WAITALL) != 4 || memcmp(buf, "exec", 4) ||
+	      l5_send(c, "done", 4, 0) != 4 || l5_close(c));
+}
+
+TEST_F(lib, exec)
+{
+	char env[40], buf[4], *argv[] = { "share", NULL };
+	char *envp[] = { env, NULL };
+	pid_t pid;
+
+	snprintf(env, sizeof(env), "LIBL5_SHARE_FD=%d", self->cfd);
+	fflush(NULL);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		fcntl(self->cfd, F_SETFD, 0);
+		execve("/proc/self/exe", argv, envp);
+		_exit(99);
+	}
+	ASSERT_EQ(4, l5_send(self->s, "exec", 4, 0));
+	ASSERT_EQ(4, l5_recv(self->s, buf, 4, MSG_WAITALL));
+	EXPECT_EQ(0, memcmp(buf, "done", 4));
+	EXPECT_EQ(0, map_reap(pid));
+	/* the one here is as it was */
+	ASSERT_EQ(4, l5_send(self->c, "here", 4, 0));
+	ASSERT_EQ(4, l5_recv(self->s, buf, 4, MSG_WAITALL));
+	EXPECT_TRUE(l5_conn_mapped(self->c));
+}
+
+/* A child of vfork() lives in its parent, and has its mapping. */
+static __attribute__((noinline)) pid_t vfork_send(struct l5_conn *c)
+{
+	pid_t pid = vfork();
+
+	if (!pid)
+		_exit(!l5_conn_mapped(c) || l5_send(c, "vfork", 5, 0) != 5);
+	return pid;
+}
+
+TEST_F(lib, vfork)
+{
+	char buf[5];
+
+	EXPECT_EQ(0, map_reap(vfork_send(self->c)));
+	ASSERT_EQ(5, l5_recv(self->s, buf, 5, MSG_WAITALL));
+	EXPECT_EQ(0, memcmp(buf, "vfork", 5));
+	EXPECT_TRUE(l5_conn_mapped(self->c));
+	ASSERT_EQ(5, l5_send(self->c, "after", 5, 0));
+	ASSERT_EQ(5, l5_recv(self->s, buf, 5, MSG_WAITALL));
+	EXPECT_EQ(0, memcmp(buf, "after", 5));
+}
+
+/* SOCK_* of what is made, by a name and by an address. */
+static bool flags_are(struct l5_conn *c, int flags)
+{
+	int fd = l5_conn_fd(c);
+
+	return !(fcntl(fd, F_GETFL) & O_NONBLOCK) ==
+	       !(flags & SOCK_NONBLOCK) &&
+	       !(fcntl(fd, F_GETFD) & FD_CLOEXEC) == !(flags & SOCK_CLOEXEC);
+}
+
+TEST_F(lib, flags)
+{
+	static const int all[] = {
+		0, SOCK_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK | SOCK_CLOEXEC,
+	};
+	struct sockaddr_storage addr;
+	socklen_t len = sizeof(addr);
+	struct l5_conn *c, *s;
+	char ch;
+	int i;
+
+	ASSERT_EQ(0, getsockname(self->listener, (struct sockaddr *)&addr,
+				 &len));
+	for (i = 0; i < 8; i++) {
+		const int flags = all[i % 4];
+
+		c = i < 4 ? place_connect(&self->at, flags) :
+			    l5_connect_addr((struct sockaddr *)&addr, len,
+					    flags);
+		ASSERT_NE(NULL, c);
+		s = l5_accept(self->listener, all[3 - i % 4]);
+		ASSERT_NE(NULL, s);
+		EXPECT_TRUE(flags_are(c, flags));
+		EXPECT_TRUE(flags_are(s, all[3 - i % 4]));
+		EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(l5_conn_fd(c)));
+		EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(l5_conn_fd(s)));
+		/* connected it is, whatever the flags */
+		EXPECT_TRUE(l5_conn_mapped(c));
+		EXPECT_TRUE(l5_conn_mapped(s));
+		if (flags & SOCK_NONBLOCK) {
+			EXPECT_EQ(-1, l5_recv(c, &ch, 1, 0));
+			EXPECT_EQ(EAGAIN, errno);
+		} else {
+			EXPECT_EQ(-1, l5_recv(s, &ch, 1, 0));
+			EXPECT_EQ(EAGAIN, errno);
+		}
+		EXPECT_EQ(1, l5_send(c, "x", 1, 0));
+		EXPECT_EQ(POLLIN, l5_wait(s, POLLIN, LONG_MS));
+		EXPECT_EQ(1, l5_recv(s, &ch, 1, 0));
+		EXPECT_EQ(0, l5_close(c));
+		EXPECT_EQ(0, l5_close(s));
+	}
+	/* nobody there, and no address at all */
+	close(self->listener);
+	self->listener = -1;
+	EXPECT_EQ(NULL, l5_connect_addr((struct sockaddr *)&addr, len, 0));
+	EXPECT_EQ(ECONNREFUSED, errno);
+	addr.ss_family = AF_PACKET;
+	EXPECT_EQ(NULL, l5_connect_addr((struct sockaddr *)&addr, len, 0));
+	EXPECT_EQ(EAFNOSUPPORT, errno);
 }
 
 TEST_HARNESS_MAIN
