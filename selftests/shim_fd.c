@@ -124,15 +124,21 @@ SHIM_TEST(replaced)
 	ASSERT_EQ(-1, write(f, "x", 1));
 }
 
+enum { RACERS = 3 };
+
 struct race {
 	atomic_int fd;
 	atomic_bool stop;
-	atomic_long calls;
+	struct racer {
+		struct race *race;
+		atomic_long calls;
+	} racer[RACERS];
 };
 
 static void *uses(void *arg)
 {
-	struct race *r = arg;
+	struct racer *me = arg;
+	struct race *r = me->race;
 	char c[64];
 
 	while (!atomic_load(&r->stop)) {
@@ -140,9 +146,22 @@ static void *uses(void *arg)
 
 		if (write(fd, "0123456789", 10) > 0)
 			recv(fd, c, sizeof(c), MSG_DONTWAIT);
-		atomic_fetch_add(&r->calls, 1);
+		atomic_fetch_add(&me->calls, 1);
 	}
 	return NULL;
+}
+
+/* Until each thread has made so many calls more. */
+static void all_used(struct race *r, int calls)
+{
+	long before[RACERS];
+	int i;
+
+	for (i = 0; i < RACERS; i++)
+		before[i] = atomic_load(&r->racer[i].calls);
+	for (i = 0; i < RACERS; i++)
+		while (atomic_load(&r->racer[i].calls) < before[i] + calls)
+			sched_yield();
 }
 
 /* Sockets are closed while threads are inside, again and again. */
@@ -150,20 +169,19 @@ SHIM_TEST(close_races)
 {
 	struct race r = { .fd = -1 };
 	int a, b, i, rounds = 40;
-	pthread_t t[3];
-	long before;
+	pthread_t t[RACERS];
 
 	signal(SIGPIPE, SIG_IGN);
-	for (i = 0; i < 3; i++)
-		ASSERT_EQ(0, pthread_create(&t[i], NULL, uses, &r));
+	for (i = 0; i < RACERS; i++) {
+		r.racer[i].race = &r;
+		ASSERT_EQ(0, pthread_create(&t[i], NULL, uses, &r.racer[i]));
+	}
 	while (rounds--) {
 		ASSERT_TRUE(shim_pair(L5, &a, &b));
 		ASSERT_TRUE(shim_warm(a, b));
 		fcntl(a, F_SETFL, O_NONBLOCK);
 		atomic_store(&r.fd, a);
-		before = atomic_load(&r.calls);
-		while (atomic_load(&r.calls) < before + 50)
-			sched_yield();
+		all_used(&r, 15);
 		if (rounds & 1) {
 			close(a);
 		} else {
@@ -177,13 +195,11 @@ SHIM_TEST(close_races)
 		}
 		/* nobody is to be inside when the number comes again */
 		atomic_store(&r.fd, -1);
-		before = atomic_load(&r.calls);
-		while (atomic_load(&r.calls) < before + 10)
-			sched_yield();
+		all_used(&r, 2);
 		close(b);
 	}
 	atomic_store(&r.stop, true);
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < RACERS; i++)
 		pthread_join(t[i], NULL);
 	ASSERT_GE(1, shim_maps());
 }
