@@ -289,11 +289,12 @@ static void epoll_many(struct __test_metadata *_metadata, enum kind kind)
 		ASSERT_EQ(NULL, why) {
 			TH_LOG("%s, round %d: %s", kind_name[kind], round, why);
 		}
-		for (i = 0; i < CONNS; i++)
+		for (i = 0; i < CONNS; i++) {
 			ASSERT_TRUE(act(ep, i, round % 7 == 3)) {
 				TH_LOG("%s, round %d, socket %d: %m",
 				       kind_name[kind], round, i);
 			}
+		}
 		why = see_all(ep);
 		ASSERT_EQ(NULL, why) {
 			TH_LOG("%s, round %d, after: %s", kind_name[kind],
