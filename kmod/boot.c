@@ -60,10 +60,10 @@ enum l5_reason l5_why_not(const struct l5_sock *l5)
 {
 	if (!READ_ONCE(l5->ln->enabled))
 		return L5_REASON_DISABLED;
-	if (l5->force == L5_TRANSPORT_BASE)
+	if (READ_ONCE(l5->force) == L5_TRANSPORT_BASE)
 		return L5_REASON_FORCED;
 	/* credentials come with AF_UNIX's own messages */
-	if (l5->boot->flags & L5_PASS_FLAGS)
+	if (READ_ONCE(l5->boot->flags) & L5_PASS_FLAGS)
 		return L5_REASON_OPTION;
 	return READ_ONCE(l5->nopair);
 }
@@ -78,7 +78,8 @@ static int l5_conn_request(const struct l5_af_ops *af, struct sock *sk,
 	rcu_read_lock();
 	l5 = rcu_dereference_sk_user_data(sk);
 	/* with TCP_DEFER_ACCEPT there is no child before the first byte */
-	if (l5 && !l5_why_not(l5) && l5->force != L5_TRANSPORT_RDMA &&
+	if (l5 && !l5_why_not(l5) &&
+	    READ_ONCE(l5->force) != L5_TRANSPORT_RDMA &&
 	    !inet_csk(sk)->icsk_accept_queue.rskq_defer_accept)
 		l5_meet_note(ntohl(tcp_hdr(skb)->seq));
 	rcu_read_unlock();

@@ -339,12 +339,12 @@ static bool l5_door_device(const struct sock *sk)
  */
 bool l5_door_wants(const struct l5_sock *l5)
 {
-	int want = READ_ONCE(l5->rdma_want);
+	int want = READ_ONCE(l5->rdma_want), force = READ_ONCE(l5->force);
 
 	if (want < 0)
 		want = READ_ONCE(l5->ln->rdma);
 	return want && l5->proto != L5PROTO_UNIX &&
-	       l5->force != L5_TRANSPORT_BASE && l5->force != L5_TRANSPORT_SHM;
+	       force != L5_TRANSPORT_BASE && force != L5_TRANSPORT_SHM;
 }
 
 /**
@@ -367,7 +367,8 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	l5_door_addr(bsk, &dst, true);
 	if (l5_door_loopback(&dst))
 		return L5_REASON_PEER;
-	if (l5->force != L5_TRANSPORT_RDMA && !l5_door_device(bsk))
+	if (READ_ONCE(l5->force) != L5_TRANSPORT_RDMA &&
+	    !l5_door_device(bsk))
 		return L5_REASON_PEER;
 	why = l5_memo_look(sock_net(bsk), &dst);
 	if (why)

@@ -183,7 +183,7 @@ void l5_meet_established(struct l5_sock *l5)
 		l5_set_state(l5, L5_BASE, l5->why ?: L5_REASON_CONNECT);
 		return;
 	}
-	if (l5->force == L5_TRANSPORT_RDMA ||
+	if (READ_ONCE(l5->force) == L5_TRANSPORT_RDMA ||
 	    !l5_meet_noted(isn)) {
 		l5_set_state(l5, L5_BASE, l5_door_ask(l5) ?: L5_REASON_PEER);
 		return;

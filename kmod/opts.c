@@ -94,9 +94,11 @@ void l5_opts_push(struct l5_sock *l5)
 
 	if (l5->proto == L5PROTO_UNIX && l5->sk.sk_socket)
 		set_mask_bits(&l5->boot->flags, L5_PASS_FLAGS,
-			      l5->sk.sk_socket->flags & L5_PASS_FLAGS);
+			      READ_ONCE(l5->sk.sk_socket->flags) &
+			      L5_PASS_FLAGS);
 	l5_opts_read(&l5->sk, &new);
-	if (likely(!memcmp(&new, &l5->opts, sizeof(new))))
+	/* who changes them at this moment has what it was told, too */
+	if (likely(!data_race(memcmp(&new, &l5->opts, sizeof(new)))))
 		return;
 	lock_sock(bsk);
 	/* a second one that came for the same change finds none */
@@ -161,12 +163,12 @@ void l5_opts_pull(struct l5_sock *l5)
 void l5_opts_inherit(struct l5_sock *l5, const struct l5_sock *listener)
 {
 	WRITE_ONCE(l5->spin_us, READ_ONCE(listener->spin_us));
-	l5->force = listener->force;
-	l5->rdma_want = listener->rdma_want;
+	l5->force = READ_ONCE(listener->force);
+	l5->rdma_want = READ_ONCE(listener->rdma_want);
 	l5->sk.sk_txrehash = l5->boot->sk->sk_txrehash;
 	if (l5->proto == L5PROTO_UNIX)
 		set_mask_bits(&l5->sk.sk_socket->flags, L5_PASS_FLAGS,
-			      l5->boot->flags & L5_PASS_FLAGS);
+			      READ_ONCE(l5->boot->flags) & L5_PASS_FLAGS);
 	l5_opts_read(&l5->sk, &l5->opts);
 	l5_opts_pull(l5);
 }
@@ -278,9 +280,9 @@ static int l5_setsockopt_own(struct l5_sock *l5, int optname, sockptr_t optval,
 	if (l5_state(l5) != L5_IDLE)
 		err = -EISCONN;
 	else if (optname == L5_RDMA)
-		l5->rdma_want = val;
+		WRITE_ONCE(l5->rdma_want, val);
 	else
-		l5->force = val;
+		WRITE_ONCE(l5->force, val);
 	mutex_unlock(&l5->lock);
 	return err;
 }
@@ -408,14 +410,14 @@ static int l5_getsockopt_own(struct l5_sock *l5, int optname,
 		info.transport = READ_ONCE(l5->spin_us);
 		break;
 	case L5_FORCE:
-		info.transport = l5->force;
+		info.transport = READ_ONCE(l5->force);
 		break;
 	case L5_INFO:
 		l5_get_info(l5, &info);
 		size = sizeof(info);
 		break;
 	case L5_RDMA:
-		info.transport = l5->rdma_want;
+		info.transport = READ_ONCE(l5->rdma_want);
 		break;
 	case L5_RDMA_WAIT:
 		info.transport = READ_ONCE(l5->rdma_wait);
