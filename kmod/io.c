@@ -581,11 +581,14 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	n = l5_rdma_error(l5);
 	if (n)
 		return n;
-	n = sock_error(&l5->sk);
-	if (n == -EPROTO)
-		return n;
-	if (n)
-		WRITE_ONCE(l5->sk.sk_err, -n);
+	/* any other is the bootstrap's to give: l5_boot_error() takes one that
+	 * is gone here, be it for a moment, for one that a program has had
+	 */
+	if (READ_ONCE(l5->sk.sk_err) == EPROTO) {
+		n = sock_error(&l5->sk);
+		if (n)
+			return n;
+	}
 	n = l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
 	/* the FIN is still on its way */
 	return n == -EAGAIN ? 0 : n;
