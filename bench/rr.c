@@ -3,15 +3,22 @@
  * Round trips a second: the client sends a message, the server answers with
  * another one of the same size. Both check every byte. With --median how long a
  * round trip takes; with --every one now and then: how long it takes, and how
- * much CPU both sides use while nothing happens.
+ * much CPU both sides use while nothing happens. With --bare they do what
+ * bench/limit does, and no more: a message is copied in, its number stored, seen
+ * and copied out.
  */
 #include "bench.h"
 
 #include <err.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include <sys/mman.h>
+
+#include "../userspace/lib/libl5.h"
+#include "../userspace/lib/native.h"
 
 #define WARM_UP		32	/* round trips before the clock runs */
 
@@ -26,10 +33,69 @@ struct rr {
 	unsigned long size;
 	unsigned long every;	/* microseconds; 0: one after the other */
 	unsigned long median;	/* of the time they take, not how many */
+	unsigned long bare;
 	int listener;
 	struct address where;
 	struct pattern ask, answer;
 };
+
+/* One call, as the program under measurement would make it. */
+static __always_inline bool bare_recv(struct stream *st, void *buf, size_t len)
+{
+	ssize_t n;
+
+	if (st->mem)
+		return l5_native_recv(st->mem, buf, len);
+	do {
+		n = st->lib ? l5_recv(st->lib, buf, len, 0) :
+			      read(st->fd, buf, len);
+	} while (n < 0 && errno == EINTR);
+	if (n && (size_t)n != len)
+		err(1, "a message of %zd bytes", n);
+	return n;
+}
+
+static __always_inline void bare_send(struct stream *st, const void *buf,
+				      size_t len)
+{
+	ssize_t n;
+
+	if (st->mem) {
+		if (!l5_native_send(st->mem, buf, len))
+			errx(1, "the ring is broken");
+		return;
+	}
+	do {
+		n = st->lib ? l5_send(st->lib, buf, len, MSG_NOSIGNAL) :
+			      write(st->fd, buf, len);
+	} while (n < 0 && errno == EINTR);
+	if ((size_t)n != len)
+		err(1, "%zd bytes of a message", n);
+}
+
+static void bare_serve(struct stream *st, void *buf, size_t len)
+{
+	while (bare_recv(st, buf, len))
+		bare_send(st, buf, len);
+}
+
+static double bare_rate(struct rr *rr, struct stream *st, void *buf)
+{
+	size_t len = rr->size;
+	unsigned long nr, back;
+
+	sample_start(rr->setup.seconds);
+	for (nr = 0; !sample_over; nr++) {
+		memcpy(buf, &nr, sizeof(nr));
+		bare_send(st, buf, len);
+		if (!bare_recv(st, buf, len))
+			errx(1, "the server hung up");
+		memcpy(&back, buf, sizeof(back));
+		if (back != nr)
+			errx(1, "message %lu instead of %lu", back, nr);
+	}
+	return nr / sample_elapsed();
+}
 
 static void serve(void *arg)
 {
@@ -42,6 +108,11 @@ static void serve(void *arg)
 	stream_accept(&st, &rr->setup, rr->listener);
 	stream_settle(&st, &rr->setup);
 	for (nr = 0; stream_recv(&st, buf, rr->size); nr++) {
+		if (rr->bare && nr == WARM_UP) {
+			stream_send(&st, buf, rr->size);
+			bare_serve(&st, buf, rr->size);
+			break;
+		}
 		if (nr == WARM_UP)
 			cpu = cpu_seconds();
 		pattern_check(&rr->ask, nr, buf, rr->size);
@@ -107,6 +178,8 @@ static void measure(struct rr *rr, pid_t server)
 	if (timed)
 		result = sample_median(rr->setup.seconds, rr->every, timed_trip,
 				       &(struct trips){ rr, &st, buf });
+	else if (rr->bare)
+		result = bare_rate(rr, &st, buf);
 	else
 		result = rate(rr, &st, buf);
 	cpu = cpu_seconds() - cpu;
@@ -131,6 +204,8 @@ int main(int argc, char **argv)
 		{ "every", 'e', "US",
 		  "one round trip in so many microseconds; how long it takes",
 		  &rr.every },
+		{ "bare", 'B', NULL, "compare no byte but the message's number",
+		  &rr.bare },
 		{ 0 }
 	};
 
@@ -139,6 +214,10 @@ int main(int argc, char **argv)
 	rr.setup.two_hosts = true;
 	options_parse(argc, argv, "Measure round trips between two processes.",
 		      &rr.setup, own);
+	if (rr.bare && (rr.size < sizeof(unsigned long) || rr.median ||
+			rr.every || rr.setup.wait != WAIT_BLOCK ||
+			rr.setup.transport->carrier >= CARRIER_LINE))
+		errx(2, "--bare takes messages of 8 bytes and more, as many as go");
 	pattern_init(&rr.ask, rr.size);
 	pattern_init(&rr.answer, rr.size + 1);
 	rr.answer.bytes++;	/* an echo of the question is no answer */
