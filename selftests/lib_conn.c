@@ -176,7 +176,8 @@ static short kernel_look(const struct pollfd *p, const struct sock *s)
 static long kernel_poll(struct pollfd *p, nfds_t n, const struct timespec *t)
 {
 	uint64_t end = t ? l5_map_now() + t->tv_sec * 1000000000ull +
-			   t->tv_nsec : UINT64_MAX;
+			   t->tv_nsec : UINT64_MAX, now;
+	const bool may = !t || t->tv_sec || t->tv_nsec;
 	bool slept = false;
 	int ready, ms;
 	struct sock *s;
@@ -193,12 +194,16 @@ static long kernel_poll(struct pollfd *p, nfds_t n, const struct timespec *t)
 				poll(&p[i], 1, 0);
 			ready += !!p[i].revents;
 		}
-		if (ready || (t && l5_map_now() >= end))
+		if (ready)
 			return ready;
-		sleeps += !slept;
+		/* it would, even if its time has passed while it looked */
+		sleeps += may && !slept;
 		slept = true;
+		now = l5_map_now();
+		if (t && now >= end)
+			return 0;
 		s = sock_of(p[0].fd);
-		ms = t ? (int)((end - l5_map_now()) / 1000000) + 1 : -1;
+		ms = t ? (int)((end - now) / 1000000) + 1 : -1;
 		if (n == 1 && s && p[0].events == POLLIN)
 			l5_native_sleep_rx(s->kern, ms);
 		else if (n == 1 && s && p[0].events == POLLOUT)
@@ -996,7 +1001,7 @@ TEST_F(conn, timeouts)
 	EXPECT_EQ(EAGAIN, errno);
 	EXPECT_EQ(-1, l5_reserve(self->a, &p, SIZE, 0));
 	EXPECT_EQ(EAGAIN, errno);
-	EXPECT_EQ(0, l5_wait(self->a, POLLOUT, 20));
+	EXPECT_EQ(0, l5_wait(self->a, POLLOUT, 500));
 	EXPECT_EQ(7, sleeps);
 	free(big);
 }
@@ -1081,21 +1086,40 @@ TEST_F(conn, broken)
 
 /* Waiting */
 
+struct later {
+	struct pair *p;
+	bool asleep;
+};
+
 static void *send_later(void *arg)
 {
+	struct later *l = arg;
+	uint32_t *word = &l->p->k->ctrl[1]->rx_wait;
+	int i;
+
 	usleep(20000);
-	return l5_send(arg, "!", 1, 0) == 1 ? NULL : arg;
+	/* who is to sleep does so by then */
+	for (i = 0; l->asleep && i < 20000 && !l5_load(word); i++)
+		usleep(1000);
+	return l5_send(l->p->c[0], "!", 1, 0) == 1 ? NULL : arg;
 }
 
-/* Another thread sends a byte while @c waits as it was told; -1 if not so. */
-static int wait_while(struct l5_conn *c, struct l5_conn *peer, bool any)
+/*
+ * Another thread sends a byte while end 1 waits as it was told, @asleep in the
+ * end; -1 if not so.
+ */
+static int wait_while(struct pair *p, bool any, bool asleep)
 {
+	struct later l = { p, asleep };
+	struct l5_conn *c = p->c[1];
 	pthread_t t;
 	void *bad;
 	char ch;
 
 	count_from_here();
-	if (pthread_create(&t, NULL, send_later, peer))
+	/* a sleep that timed out leaves it set */
+	l5_store(&p->k->ctrl[1]->rx_wait, 0);
+	if (pthread_create(&t, NULL, send_later, &l))
 		return -1;
 	if (any && l5_wait(c, POLLIN, -1) != POLLIN)
 		return -1;
@@ -1124,7 +1148,7 @@ static int yields_waiting(struct l5_conn *c)
 }
 
 /* Thresholds say how often it yields, and whether it sleeps at all. */
-TEST_F(conn, set_wait)
+TEST_F_TIMEOUT(conn, set_wait, 200)
 {
 	static const struct { int spin_us, yields, want; } told[] = {
 		{ 0, 0, 0 }, { 0, 1, 1 }, { 0, 7, 7 }, { 0, -1, 0 },
@@ -1143,11 +1167,11 @@ TEST_F(conn, set_wait)
 	EXPECT_EQ(7, yields_waiting(self->b));
 	ASSERT_TRUE(set_timeout(self->p.fd[1], SO_RCVTIMEO, 0));
 	l5_set_wait(self->b, 0, 0);
-	EXPECT_EQ(1, wait_while(self->b, self->a, false));
-	EXPECT_EQ(1, wait_while(self->b, self->a, true));
-	l5_set_wait(self->b, 1000000, 0);
-	EXPECT_EQ(0, wait_while(self->b, self->a, false));
-	EXPECT_EQ(0, wait_while(self->b, self->a, true));
+	EXPECT_EQ(1, wait_while(&self->p, false, true));
+	EXPECT_EQ(1, wait_while(&self->p, true, true));
+	l5_set_wait(self->b, 100000000, 0);
+	EXPECT_EQ(0, wait_while(&self->p, false, false));
+	EXPECT_EQ(0, wait_while(&self->p, true, false));
 	EXPECT_EQ(0, yields);
 	/* nor does it send worse for it */
 	EXPECT_EQ(1, l5_send(self->b, "x", 1, 0));
@@ -1160,7 +1184,7 @@ TEST_F(conn, set_wait)
 static int with_env(const char *spin, const char *often, bool found)
 {
 	struct pair p;
-	int status, n;
+	int status, n, i;
 	pid_t pid;
 
 	fflush(NULL);
@@ -1177,10 +1201,11 @@ static int with_env(const char *spin, const char *often, bool found)
 		if (!pair_new(&p) ||
 		    (!found && !set_timeout(p.fd[1], SO_RCVTIMEO, 10)))
 			_exit(100);
-		if (found)
-			n = wait_while(p.c[1], p.c[0], false) ? -1 : 0;
-		else
-			n = yields_of(p.c[1]);
+		/* once more if a crowded machine kept the other thread away */
+		for (n = 1, i = 0; found && n > 0 && i < 5; i++)
+			n = wait_while(&p, false, false);
+		if (n > 0)
+			n = found ? -1 : yields_of(p.c[1]);
 		/* who is told otherwise does otherwise */
 		l5_set_wait(p.c[1], 0, 2);
 		set_timeout(p.fd[1], SO_RCVTIMEO, 10);
@@ -1200,8 +1225,9 @@ TEST(environment)
 	EXPECT_EQ(0, with_env(NULL, NULL, false));
 	EXPECT_EQ(0, with_env("0", NULL, false));
 	EXPECT_EQ(0, with_env("0", "0", false));
-	EXPECT_EQ(9, with_env("0", "9", false));
-	EXPECT_EQ(9, with_env("10", "9", false));
+	/* not valgrind's 9 */
+	EXPECT_EQ(8, with_env("0", "8", false));
+	EXPECT_EQ(8, with_env("10", "8", false));
 	EXPECT_EQ(0, with_env("10", "-1", false));
 	/* found by looking: nobody slept */
 	EXPECT_EQ(0, with_env("1000000", NULL, true));
@@ -1219,11 +1245,11 @@ TEST_F_TIMEOUT(conn, wait_ends, 200)
 	struct l5_event e = { self->b, POLLIN, 0 };
 	uint64_t start;
 
-	l5_set_wait(self->b, 1000000, 0);
+	l5_set_wait(self->b, 100000000, 0);
 	start = l5_map_now();
 	EXPECT_EQ(0, l5_wait(self->b, POLLIN, 20));
 	EXPECT_EQ(0, l5_wait_any(&e, 1, 20));
-	EXPECT_GT(second / 2, l5_map_now() - start);
+	EXPECT_GT(50 * second, l5_map_now() - start);
 	EXPECT_LE(second / 25, l5_map_now() - start);
 	/* all of it was spent looking, and nothing is left for a sleep */
 	EXPECT_EQ(0, sleeps);
@@ -1306,7 +1332,7 @@ TEST_F_TIMEOUT(conn, wait_any, 300)
 	count_from_here();
 	EXPECT_EQ(0, l5_wait_any(e, MANY + 1, 0));
 	EXPECT_EQ(0, calls);
-	EXPECT_EQ(0, l5_wait_any(e, MANY + 1, 5));
+	EXPECT_EQ(0, l5_wait_any(e, MANY + 1, 500));
 	EXPECT_EQ(1, sleeps);
 	for (i = 0; i <= MANY; i++)
 		EXPECT_EQ(0, e[i].revents);
@@ -1345,7 +1371,7 @@ TEST_F_TIMEOUT(conn, wait_any, 300)
 	e[MANY + 1] = (struct l5_event){ plain[0], POLLIN, 0 };
 	l5_set_wait(p[0].c[1], 1000000, 5);
 	count_from_here();
-	EXPECT_EQ(0, l5_wait_any(e, MANY + 2, 5));
+	EXPECT_EQ(0, l5_wait_any(e, MANY + 2, 500));
 	EXPECT_EQ(0, yields);
 	EXPECT_EQ(1, sleeps);
 	EXPECT_EQ(1, l5_send(plain[1], "p", 1, 0));

@@ -8,7 +8,7 @@
 # shellcheck disable=SC2317 # report runs the functions
 
 cd "$(dirname "$0")/../userspace" || exit 1
-../vm/deps pkg-config || exit 1
+../vm/deps pkgconf || exit 1
 n=0
 failed=0
 tmp=$(mktemp -d) || exit 1

@@ -326,6 +326,8 @@ TEST_F_TIMEOUT(hostile, plays, 400)
 	}
 	TH_LOG("%lu calls, %lu scribbles, %lld connections ended for it",
 	       sum[0], sum[1], l5_stat("violations"));
+	EXPECT_LT(0, sum[0]);
+	EXPECT_LT(0, sum[1]);
 	/* nothing of it stays */
 	EXPECT_TRUE(end_stat_reaches("pairs", 0));
 	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));

@@ -215,7 +215,7 @@ __attribute__((constructor)) static void after_exec(void)
 	      l5_send(c, "done", 4, 0) != 4 || l5_close(c));
 }
 
-TEST_F(lib, exec)
+TEST_F_TIMEOUT(lib, exec, 120)
 {
 	char env[40], buf[4], *argv[] = { "share", NULL };
 	char *envp[] = { env, NULL };
@@ -250,7 +250,7 @@ static __attribute__((noinline)) pid_t vfork_send(struct l5_conn *c)
 	return pid;
 }
 
-TEST_F(lib, vfork)
+TEST_F_TIMEOUT(lib, vfork, 120)
 {
 	char buf[5];
 
@@ -273,7 +273,7 @@ static bool flags_are(struct l5_conn *c, int flags)
 	       !(fcntl(fd, F_GETFD) & FD_CLOEXEC) == !(flags & SOCK_CLOEXEC);
 }
 
-TEST_F(lib, flags)
+TEST_F_TIMEOUT(lib, flags, 300)
 {
 	static const int all[] = {
 		0, SOCK_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK | SOCK_CLOEXEC,

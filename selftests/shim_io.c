@@ -576,13 +576,23 @@ static void on_alarm(int sig)
 	caught++;
 }
 
+/* What it is to end may not have begun the first time: then again. */
 static void alarm_in(int ms, int flags)
 {
 	struct sigaction sa = { .sa_handler = on_alarm, .sa_flags = flags };
 	struct itimerval it = { .it_value.tv_usec = ms * 1000 };
 
+	if (!(flags & SA_RESTART))
+		it.it_interval = it.it_value;
 	sigaction(SIGALRM, &sa, NULL);
 	setitimer(ITIMER_REAL, &it, NULL);
+}
+
+static void alarm_off(void)
+{
+	struct itimerval off = { };
+
+	setitimer(ITIMER_REAL, &off, NULL);
 }
 
 SHIM_TEST(signals)
@@ -594,7 +604,9 @@ SHIM_TEST(signals)
 	alarm_in(50, 0);
 	ASSERT_EQ(-1, read(b, in, 1));
 	ASSERT_EQ(EINTR, errno);
-	ASSERT_EQ(1, caught);
+	alarm_off();
+	ASSERT_LE(1, caught);
+	caught = 1;
 	alarm_in(20, SA_RESTART);
 	ASSERT_EQ(0, pthread_create(&t, NULL, writes_late, &a));
 	/* the handler may run in either thread; both go on */
@@ -644,6 +656,7 @@ SHIM_TEST(nonblocking)
 	alarm_in(30, 0);
 	ASSERT_EQ(-1, read(b, in, 1));
 	ASSERT_EQ(EINTR, errno);
+	alarm_off();
 }
 
 SHIM_TEST(ends)

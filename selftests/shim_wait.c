@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/signalfd.h>
@@ -170,13 +171,22 @@ static void on_alarm(int sig)
 	caught++;
 }
 
+/* Again and again: the first may come before the wait begins. */
 static void alarm_in(int ms)
 {
 	struct sigaction sa = { .sa_handler = on_alarm };
 	struct itimerval it = { .it_value.tv_usec = ms * 1000 };
 
+	it.it_interval = it.it_value;
 	sigaction(SIGALRM, &sa, NULL);
 	setitimer(ITIMER_REAL, &it, NULL);
+}
+
+static void alarm_off(void)
+{
+	struct itimerval off = { };
+
+	setitimer(ITIMER_REAL, &off, NULL);
 }
 
 /* A signal, and a time-out, end the wait of a mapped socket. */
@@ -195,6 +205,7 @@ SHIM_TEST(signals_and_timeouts)
 		alarm_in(50);
 		ASSERT_EQ(-1, wait_for(how, &p, 1, -1));
 		ASSERT_EQ(EINTR, errno);
+		alarm_off();
 		start = l5_now_ms();
 		ASSERT_EQ(0, wait_for(how, &p, 1, 100));
 		ASSERT_GE(l5_now_ms() - start, 99);
@@ -209,6 +220,7 @@ SHIM_TEST(signals_and_timeouts)
 	alarm_in(50);
 	ASSERT_EQ(-1, epoll_wait(ep, &ev, 1, -1));
 	ASSERT_EQ(EINTR, errno);
+	alarm_off();
 	start = l5_now_ms();
 	ASSERT_EQ(0, epoll_wait(ep, &ev, 1, 100));
 	ASSERT_GE(l5_now_ms() - start, 99);
@@ -223,6 +235,8 @@ SHIM_TEST(signals_and_timeouts)
 	caught = 0;
 	alarm_in(1);
 	usleep(20000);
+	/* however many there were, one is pending */
+	alarm_off();
 	ASSERT_EQ(0, caught);
 	ASSERT_EQ(-1, epoll_pwait(ep, &ev, 1, 1000, &none));
 	ASSERT_EQ(EINTR, errno);
@@ -301,7 +315,7 @@ static void nobody_starves(struct __test_metadata *_metadata, enum asker how)
 {
 	struct itimerspec each = { { 0, 20000000 }, { 0, 20000000 } };
 	int fd[SOURCES], ready[SOURCES], ep = epoll_create1(0), i, n, a[4];
-	int64_t end, count[SOURCES] = { 0 }, data = 0;
+	int64_t ran = 0, then, now, count[SOURCES] = { 0 }, data = 0;
 	int late, p[2], cold, maps = shim_maps();
 	struct epoll_event e;
 	struct sockaddr_in sa;
@@ -330,10 +344,17 @@ static void nobody_starves(struct __test_metadata *_metadata, enum asker how)
 	}
 	timerfd_settime(fd[TIMER], 0, &each, NULL);
 	ASSERT_EQ(0, pthread_create(&t, NULL, floods, &f));
-	end = l5_now_ms() + 2000;
 	late = shim_socket(TCP, SOCK_NONBLOCK);
 	connect(late, (struct sockaddr *)&sa, sizeof(sa));
-	while (l5_now_ms() < end) {
+	/* some to read, should the other thread be held up */
+	for (i = 0; i < 4; i++) {
+		do {
+			usleep(1000);
+			ASSERT_EQ(0, ioctl(fd[i], FIONREAD, &n));
+		} while (n < 1000);
+	}
+	/* two seconds, without those in which the machine stood still */
+	for (then = l5_now_ms(); ran < 2000; then = now) {
 		n = ask(how, ep, fd, ready);
 		ASSERT_GT(n, 0);
 		while (n--) {
@@ -372,6 +393,8 @@ static void nobody_starves(struct __test_metadata *_metadata, enum asker how)
 				data++;
 			}
 		}
+		now = l5_now_ms();
+		ran += now - then < 20 ? now - then : 20;
 	}
 	atomic_store(&f.stop, true);
 	pthread_join(t, NULL);
@@ -514,15 +537,18 @@ SHIM_TEST(overflows)
 			/* larger than it is, and as large */
 			n = i < 2 ? 2 : 1;
 			if (i & 1)
-				__poll_chk(p, n, 0, sizeof(*p));
+				n = __poll_chk(p, n, 0, sizeof(*p));
 			else
-				__ppoll_chk(p, n, &ts, NULL, sizeof(*p));
-			_exit(0);
+				n = __ppoll_chk(p, n, &ts, NULL, sizeof(*p));
+			_exit(n != 1 || p[0].revents != POLLIN);
 		}
 		ASSERT_EQ(pid, waitpid(pid, &status, 0));
-		ASSERT_EQ(i >= 2, WIFEXITED(status));
-		if (i < 2)
-			ASSERT_EQ(SIGABRT, WTERMSIG(status));
+		if (i >= 2) {
+			ASSERT_EQ(0, status);
+			continue;
+		}
+		ASSERT_TRUE(WIFSIGNALED(status));
+		ASSERT_EQ(SIGABRT, WTERMSIG(status));
 	}
 }
 
@@ -542,13 +568,13 @@ SHIM_TEST(idle)
 {
 	static const char *const name[] = { "poll", "epoll_wait", "read" };
 	struct epoll_event ev = { .events = EPOLLIN };
-	struct timeval tv = { 2, 0 };
+	struct timeval tv = { 2, 0 }, far = { 20 * l5_slow(), 0 };
 	struct echo e = { .polls = false };
 	int64_t us, us_before, start;
 	long sleeps, sleeps_before;
 	struct pollfd p;
 	pthread_t t;
-	int a, ep, how, i;
+	int a, ep, how, i, tries;
 	char c;
 
 	WARM_PAIR(L5, a, e.fd);
@@ -556,10 +582,11 @@ SHIM_TEST(idle)
 	ep = epoll_create1(0);
 	ASSERT_EQ(0, epoll_ctl(e.ep, EPOLL_CTL_ADD, e.fd, &ev));
 	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, a, &ev));
-	ASSERT_EQ(0, setsockopt(a, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
 	p = (struct pollfd){ a, POLLIN, 0 };
 	ASSERT_EQ(0, pthread_create(&t, NULL, echoes, &e));
 	for (how = 0; how < 3; how++) {
+		ASSERT_EQ(0, setsockopt(a, SOL_SOCKET, SO_RCVTIMEO, &far,
+					sizeof(far)));
 		for (i = 0; i < 1000; i++) {
 			ASSERT_EQ(1, write(a, "x", 1));
 			if (how == 0)
@@ -568,16 +595,22 @@ SHIM_TEST(idle)
 				ASSERT_EQ(1, epoll_wait(ep, &ev, 1, 10000));
 			ASSERT_EQ(1, read(a, &c, 1));
 		}
-		used(&us_before, &sleeps_before);
-		start = l5_now_ms();
-		if (how == 0)
-			ASSERT_EQ(0, poll(&p, 1, 2000));
-		if (how == 1)
-			ASSERT_EQ(0, epoll_wait(ep, &ev, 1, 2000));
-		if (how == 2)
-			ASSERT_EQ(-1, read(a, &c, 1));
-		EXPECT_LE(1990, l5_now_ms() - start);
-		used(&us, &sleeps);
+		ASSERT_EQ(0, setsockopt(a, SOL_SOCKET, SO_RCVTIMEO, &tv,
+					sizeof(tv)));
+		/* a CPU that the host takes away counts as used */
+		tries = 0;
+		do {
+			used(&us_before, &sleeps_before);
+			start = l5_now_ms();
+			if (how == 0)
+				ASSERT_EQ(0, poll(&p, 1, 2000));
+			if (how == 1)
+				ASSERT_EQ(0, epoll_wait(ep, &ev, 1, 2000));
+			if (how == 2)
+				ASSERT_EQ(-1, read(a, &c, 1));
+			EXPECT_LE(1990, l5_now_ms() - start);
+			used(&us, &sleeps);
+		} while (us - us_before >= 200000 && ++tries < 4);
 		TH_LOG("%s: %d us, slept %d times", name[how],
 		       (int)(us - us_before), (int)(sleeps - sleeps_before));
 		EXPECT_GT(200000, us - us_before);
