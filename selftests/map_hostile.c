@@ -392,7 +392,6 @@ static void play(struct __test_metadata *_metadata, const char *at,
 		 unsigned long sum[2])
 {
 	struct arena *a = map_shared(4096);
-	int64_t end = l5_now_ms() + 60 * l5_slow();
 	pid_t vic, scr, friend = 0;
 	int fd[2], e, status;
 
@@ -424,25 +423,11 @@ static void play(struct __test_metadata *_metadata, const char *at,
 	}
 	close(fd[0]);
 	close(fd[1]);
-	/* until it had its time, or the victim has enough */
-	while (l5_now_ms() < end) {
-		siginfo_t si = { .si_pid = 0 };
-
-		if (!waitid(P_PID, vic, &si, WEXITED | WNOHANG | WNOWAIT) &&
-		    si.si_pid)
-			break;
-		usleep(2000);
-	}
-	l5_store(&a->stop, 1);
-	if (seed & 4)
-		kill(scr, SIGKILL);
-	status = map_reap(scr);
-	EXPECT_TRUE(status == 0 || (status != -1 && WIFSIGNALED(status) &&
-				    WTERMSIG(status) == SIGKILL)) {
+	EXPECT_TRUE(scribble_watch(a, vic, scr, 60 * l5_slow(), seed & 4,
+				   &status)) {
 		TH_LOG("%s, %s: scribbler: %x", api_name[api],
 		       mood_name[mood], status);
 	}
-	l5_store(&a->stop, 2);
 	status = map_reap(vic);
 	EXPECT_EQ(0, status) {
 		TH_LOG("%s, %s, %s end, seed %llu: victim %s (%x)",
@@ -464,22 +449,12 @@ static void play(struct __test_metadata *_metadata, const char *at,
 	munmap(a, 4096);
 }
 
-static uint64_t first_seed(struct __test_metadata *_metadata)
-{
-	const char *set = getenv("L5_SEED");
-	uint64_t seed = set ? strtoull(set, NULL, 0) : (uint64_t)l5_now_ms() %
-			100000000 * 1000;
-
-	TH_LOG("L5_SEED=%llu", (unsigned long long)seed);
-	return seed;
-}
-
 static void all_plays(struct __test_metadata *_metadata, const char *at,
 		      bool same_end)
 {
-	uint64_t seed = first_seed(_metadata);
+	uint64_t seed = scribble_seed();
 	unsigned long sum[2] = { 0 };
-	int api, mood, c, s;
+	int api, mood;
 
 	for (api = 0; api < A_MAX; api++)
 		for (mood = 0; mood < MOODS; mood++) {
@@ -496,13 +471,7 @@ static void all_plays(struct __test_metadata *_metadata, const char *at,
 	TH_LOG("%lu calls, %lu scribbles, %lld connections ended for it",
 	       sum[0], sum[1], l5_stat("violations"));
 	/* nothing of it stays */
-	EXPECT_TRUE(end_stat_reaches("pairs", 0));
-	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
-	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
-	ASSERT_TRUE(map_pair(at, &c, &s));
-	EXPECT_TRUE(end_exchange(c, s, 300000, 0));
-	close(c);
-	close(s);
+	EXPECT_TRUE(scribble_over(at));
 }
 
 TEST_F_TIMEOUT(hostile, peer, 600)

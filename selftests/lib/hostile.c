@@ -78,12 +78,17 @@ size_t hostile_want(struct hostile *h)
 	return 1 + r % (r & 0x1000 ? HOSTILE_BUF : 100);
 }
 
-bool hostile_timeouts(struct hostile *h)
+static bool timeouts(struct hostile *h, int us)
 {
-	struct timeval tv = { .tv_usec = 5000 };
+	struct timeval tv = { .tv_usec = us };
 
 	return !setsockopt(h->evil, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) &&
 	       !setsockopt(h->evil, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+}
+
+bool hostile_timeouts(struct hostile *h)
+{
+	return timeouts(h, 5000);
 }
 
 static void on_alarm(int sig)
@@ -91,7 +96,7 @@ static void on_alarm(int sig)
 	(void)sig;
 }
 
-void hostile_alarm(bool on)
+static void alarms(bool on)
 {
 	struct sigaction sa = { .sa_handler = on_alarm };
 	struct itimerval it = {
@@ -101,6 +106,12 @@ void hostile_alarm(bool on)
 
 	sigaction(SIGALRM, &sa, NULL);
 	setitimer(ITIMER_REAL, &it, NULL);
+}
+
+bool hostile_alarm(struct hostile *h)
+{
+	alarms(true);
+	return timeouts(h, 0);
 }
 
 static void victim(const struct hostile_game *g, struct hostile *h)
@@ -129,7 +140,7 @@ static void victim(const struct hostile_game *g, struct hostile *h)
 			break;
 	}
 	UNTIL(l5_load(&a->stop) == 2);
-	hostile_alarm(false);
+	alarms(false);
 	if (h->wrong)
 		return;
 	start = l5_now_ms();
@@ -138,16 +149,6 @@ static void victim(const struct hostile_game *g, struct hostile *h)
 		hostile_wrong(h, W_LONG);
 	if (!g->good(h, g->arg, 200000))
 		hostile_wrong(h, W_GOOD);
-}
-
-uint64_t hostile_seed(void)
-{
-	const char *set = getenv("L5_SEED");
-	uint64_t seed = set ? strtoull(set, NULL, 0) :
-			(uint64_t)l5_now_ms() % 100000000 * 1000;
-
-	printf("# L5_SEED=%llu\n", (unsigned long long)seed);
-	return seed;
 }
 
 /* Of the victim, by how it ended */
@@ -176,7 +177,6 @@ bool hostile_play(const struct hostile_game *g, const char *at, enum mood mood,
 	int fd[2], e = seed & 1, status;
 	struct hostile h = { .a = a };
 	pid_t vic, scr = -1;
-	int64_t end;
 	bool ok;
 
 	if (!a || l5_sysctl("ring_kb", seed & 2 ? 4 : 16) < 0 ||
@@ -210,25 +210,10 @@ bool hostile_play(const struct hostile_game *g, const char *at, enum mood mood,
 	}
 	/* until it had its time, or the victim has enough */
 	UNTIL(l5_load(&a->ready));
-	end = l5_now_ms() + PLAY_MS;
-	while (l5_now_ms() < end) {
-		siginfo_t si = { .si_pid = 0 };
-
-		if (!waitid(P_PID, vic, &si, WEXITED | WNOHANG | WNOWAIT) &&
-		    si.si_pid)
-			break;
-		usleep(2000);
-	}
-	l5_store(&a->stop, 1);
-	if (seed & 4)
-		kill(scr, SIGKILL);
-	status = map_reap(scr);
-	ok = status == 0 || (status != -1 && WIFSIGNALED(status) &&
-			     WTERMSIG(status) == SIGKILL);
+	ok = scribble_watch(a, vic, scr, PLAY_MS, seed & 4, &status);
 	if (!ok)
 		printf("# %s, %s: scribbler: %x\n", g->api, mood_name[mood],
 		       status);
-	l5_store(&a->stop, 2);
 	ok &= verdict(map_reap(vic), g, at, mood, seed, a->error);
 	sum[0] += a->calls;
 	sum[1] += a->writes;

@@ -73,9 +73,6 @@ struct hostile_game {
 bool hostile_play(const struct hostile_game *g, const char *at, enum mood mood,
 		  uint64_t seed, unsigned long sum[2]);
 
-/* To begin with, from L5_SEED; says which. */
-uint64_t hostile_seed(void);
-
 /* Memory of @n bytes, at most HOSTILE_BUF, with a hole right after it. */
 uint8_t *hostile_memory(size_t n);
 
@@ -93,6 +90,6 @@ void hostile_wrong(struct hostile *h, enum wrong what);
 
 /* Calls on @evil are to end: by time-outs, or by a signal every so often. */
 bool hostile_timeouts(struct hostile *h);
-void hostile_alarm(bool on);
+bool hostile_alarm(struct hostile *h);
 
 #endif /* HOSTILE_H */

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "ends.h"
 #include "scribble.h"
 
 const char *const mood_name[] = {
@@ -203,4 +208,52 @@ void scribbler(int fd, enum mood mood, struct arena *a, uint64_t seed)
 		a->writes++;
 	}
 	_exit(0);
+}
+
+uint64_t scribble_seed(void)
+{
+	const char *set = getenv("L5_SEED");
+	uint64_t seed = set ? strtoull(set, NULL, 0) :
+			(uint64_t)l5_now_ms() % 100000000 * 1000;
+
+	printf("# L5_SEED=%llu\n", (unsigned long long)seed);
+	/* tests end by _exit() */
+	fflush(stdout);
+	return seed;
+}
+
+bool scribble_watch(struct arena *a, pid_t vic, pid_t scr, int ms, bool kills,
+		    int *status)
+{
+	int64_t end = l5_now_ms() + ms;
+
+	while (l5_now_ms() < end) {
+		siginfo_t si = { .si_pid = 0 };
+
+		if (!waitid(P_PID, vic, &si, WEXITED | WNOHANG | WNOWAIT) &&
+		    si.si_pid)
+			break;
+		usleep(2000);
+	}
+	l5_store(&a->stop, 1);
+	if (kills)
+		kill(scr, SIGKILL);
+	*status = map_reap(scr);
+	l5_store(&a->stop, 2);
+	return *status == 0 || (*status != -1 && WIFSIGNALED(*status) &&
+				WTERMSIG(*status) == SIGKILL);
+}
+
+bool scribble_over(const char *at)
+{
+	bool ok;
+	int c, s;
+
+	if (!end_stat_reaches("pairs", 0) || !end_stat_reaches("rings_kb", 0) ||
+	    !end_stat_reaches("reserved_kb", 0) || !map_pair(at, &c, &s))
+		return false;
+	ok = end_exchange(c, s, 300000, 0);
+	close(c);
+	close(s);
+	return ok;
 }

@@ -5,7 +5,9 @@
 #ifndef SCRIBBLE_H
 #define SCRIBBLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "mapping.h"
 
@@ -45,6 +47,20 @@ struct arena {
  */
 void scribbler(int fd, enum mood mood, struct arena *a, uint64_t seed)
 	__attribute__((noreturn));
+
+/* To begin with, from L5_SEED; says which. */
+uint64_t scribble_seed(void);
+
+/*
+ * Let them play for @ms, or until the victim has enough; then stop the
+ * scribbler, or kill it if @kills. False if it ended otherwise: its status is in
+ * *@status. The victim is the caller's to reap.
+ */
+bool scribble_watch(struct arena *a, pid_t vic, pid_t scr, int ms, bool kills,
+		    int *status);
+
+/* Nothing of all the plays over @at is left, and a new pair works. */
+bool scribble_over(const char *at);
 
 /* The header word at a position of the ring that is written. */
 void scribble_header(struct mapping *m, uint64_t pos, uint64_t hdr);
