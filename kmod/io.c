@@ -351,14 +351,25 @@ static int l5_connecting(struct l5_sock *l5, bool nonblock, long timeo)
  *
  * The peer closed when a record had just been published. TCP's answer to such
  * bytes is a reset, so send it one that asks for it.
+ *
+ * TCP drops that byte without a word if the acknowledgement of its FIN, which
+ * may come from a timer, is turning it into TIME_WAIT just then. The byte of
+ * the next send() is to make up for it, not to be kept back by Nagle's rule
+ * until the first is retransmitted: hence urgent data, which that rule spares.
+ * But not to a peer that only shut down, since poll() would show it POLLPRI;
+ * TCP does not forget that one's socket.
  */
 void l5_send_to_closed(struct l5_sock *l5)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
 	struct kvec vec = { .iov_base = "", .iov_len = 1 };
 
-	if (l5->proto != L5PROTO_UNIX)
-		kernel_sendmsg(l5->boot, &msg, &vec, 1, 1);
+	if (l5->proto == L5PROTO_UNIX)
+		return;
+	/* of one on another host it is not known */
+	if (!l5->conn->rdma && !rcu_access_pointer(l5_peer(l5)->sk))
+		msg.msg_flags |= MSG_OOB;
+	kernel_sendmsg(l5->boot, &msg, &vec, 1, 1);
 }
 
 /* The checks that the bootstrap would make before it looks at the bytes. */

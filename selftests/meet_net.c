@@ -7,7 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -557,6 +557,57 @@ TEST_F_TIMEOUT(net, send_races_match, 600)
 		EXPECT_EQ(0, err);
 		close(s);
 	}
+	close(l);
+}
+
+/*
+ * Who sends to a closed peer is told by the answer to a byte on the bootstrap.
+ * Should that be lost the next send() asks again, and does not wait for a
+ * retransmission: each one taken was a segment. Most times, as a slow machine
+ * may have more sends on their way than TCP has leave to send.
+ */
+TEST_F_TIMEOUT(net, byte_to_closed_is_lost, 300)
+{
+	int c, s, l, i, taken, prompt = 0, rounds = 9;
+	struct tcp_info info;
+	struct addr to;
+	int64_t end;
+
+	ASSERT_TRUE(net_pair(&self->a, &self->b));
+	set_match(self->a, 10000);
+	l = listen_in(self->b, END_L5, "10.77.0.2:0", &to);
+	ASSERT_LE(0, l);
+	ASSERT_TRUE(net_enter(self->a));
+	for (i = 0; i < rounds; i++) {
+		socklen_t len = sizeof(info);
+
+		/* of one byte and a time stamp: the first is lost */
+		ASSERT_EQ(0, sh("ip netns exec l5b nft 'flush ruleset; "
+				"table ip t { chain p { type filter "
+				"hook prerouting priority 0; "
+				"ip length 53 numgen inc mod 100000 0 "
+				"drop; }\n}'"));
+		c = end_connect(END_L5, &to);
+		ASSERT_LE(0, c);
+		s = accept(l, NULL, NULL);
+		ASSERT_LE(0, s);
+		ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(c));
+		ASSERT_TRUE(end_exchange(c, s, 100, 0));
+		close(s);
+		ASSERT_EQ(POLLIN | POLLRDHUP,
+			  end_poll(c, POLLIN | POLLRDHUP));
+		end = l5_now_ms() + 60000 * l5_slow();
+		for (taken = 0; send(c, "", 1, MSG_NOSIGNAL) == 1; taken++) {
+			ASSERT_GT(end, l5_now_ms());
+			usleep(1000);
+		}
+		EXPECT_TRUE(errno == EPIPE || errno == ECONNRESET);
+		ASSERT_EQ(0, getsockopt(c, IPPROTO_TCP, TCP_INFO, &info, &len));
+		EXPECT_LT(1, info.tcpi_data_segs_out);
+		prompt += info.tcpi_data_segs_out >= (__u32)taken;
+		close(c);
+	}
+	EXPECT_LT(rounds / 2, prompt);
 	close(l);
 }
 
