@@ -17,8 +17,22 @@
 
 typedef void copy_fn(void *to, const void *from, size_t n);
 
+static void out_warm(void *to, const void *from, size_t n)
+{
+	struct l5_copy_walk w = { 0, 0 };
+
+	l5_copy_out(&w, to, from, n);
+}
+
+static void out_cold(void *to, const void *from, size_t n)
+{
+	struct l5_copy_walk w = { (uintptr_t)to, L5_COPY_COLD };
+
+	l5_copy_out(&w, to, from, n);
+}
+
 static copy_fn *const ways[] = {
-	l5_copy_past, l5_copy_words, l5_copy_in, l5_copy_out,
+	l5_copy_past, l5_copy_words, l5_copy_in, out_warm, out_cold,
 };
 
 /* Pages, and after them one that nobody may touch. */
@@ -108,6 +122,27 @@ TEST_F(copy, up_to_the_end)
 			ways[w](to, from, n);
 			ASSERT_EQ(1, right(self->to, to, from, n));
 		}
+}
+
+/* A reader is cold only while it goes on where it ended. */
+TEST_F(copy, walk)
+{
+	struct l5_copy_walk w = { 0, 0 };
+	size_t n;
+
+	for (n = 0; n < MOST; n += 1024) {
+		l5_copy_out(&w, self->to + n, self->from + n, 1024);
+		EXPECT_EQ(n + 1024, w.len);
+		EXPECT_EQ((uintptr_t)self->to + n + 1024, w.end);
+	}
+	EXPECT_EQ(0, memcmp(self->to, self->from, MOST));
+	/* the same memory again */
+	l5_copy_out(&w, self->to, self->from + 1024, 1024);
+	EXPECT_EQ(1024, w.len);
+	EXPECT_EQ(0, memcmp(self->to, self->from + 1024, 1024));
+	/* little pieces count, too */
+	l5_copy_out(&w, self->to + 1024, self->from, 10);
+	EXPECT_EQ(1034, w.len);
 }
 
 /* Whether QEMU generates the code is what the kernel says, too. */

@@ -652,7 +652,7 @@ static void l5_map_copy_out(struct l5_map *m, uint64_t pos, void *to, size_t n)
 	size_t part = l5_map_span(at, n, m->rx_size);
 
 	if (!L5_MAP_FLAT) {
-		l5_copy_out(to, m->rx + at, n);
+		l5_copy_out(&m->rx_walk, to, m->rx + at, n);
 		return;
 	}
 	l5_map_bytes(to, m->rx + at, part);

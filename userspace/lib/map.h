@@ -46,6 +46,7 @@
 
 #include "../../uapi/l5.h"
 #include "../../uapi/l5_ring.h"
+#include "copy.h"
 
 #define l5_likely(x)	__builtin_expect(!!(x), 1)
 #define l5_unlikely(x)	__builtin_expect(!!(x), 0)
@@ -115,6 +116,7 @@ struct l5_map_ops {
  * @cons: under own->rx_lock
  * @tx_adapt: waiting for room
  * @rx_adapt: waiting for data
+ * @rx_walk: where received bytes went; under own->rx_lock
  * @asked: own->tx_tail when data was last waited for
  * @ops: the kernel, or what stands for it
  * @priv: for @ops
@@ -144,6 +146,7 @@ struct l5_map {
 	struct l5_adapt tx_adapt;
 	struct l5_cons cons __attribute__((aligned(L5_LINE)));
 	struct l5_adapt rx_adapt;
+	struct l5_copy_walk rx_walk;
 	uint64_t asked;
 };
 
