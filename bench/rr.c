@@ -4,8 +4,8 @@
  * another one of the same size. Both check every byte. With --median how long a
  * round trip takes; with --every one now and then: how long it takes, and how
  * much CPU both sides use while nothing happens. With --bare they do what
- * bench/limit does, and no more: a message is copied in, its number stored, seen
- * and copied out.
+ * bench/limit does, and no more: a message is copied in, its number stored,
+ * seen and copied out.
  */
 #include "bench.h"
 

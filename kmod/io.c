@@ -352,7 +352,7 @@ static int l5_connecting(struct l5_sock *l5, bool nonblock, long timeo)
  * The peer closed when a record had just been published. TCP's answer to such
  * bytes is a reset, so send it one that asks for it.
  *
- * TCP drops that byte without a word if the acknowledgement of its FIN, which
+ * TCP drops that byte without a word if the acknowledgment of its FIN, which
  * may come from a timer, is turning it into TIME_WAIT just then. The byte of
  * the next send() is to make up for it, not to be kept back by Nagle's rule
  * until the first is retransmitted: hence urgent data, which that rule spares.

@@ -53,8 +53,8 @@ uint64_t scribble_seed(void);
 
 /*
  * Let them play for @ms, or until the victim has enough; then stop the
- * scribbler, or kill it if @kills. False if it ended otherwise: its status is in
- * *@status. The victim is the caller's to reap.
+ * scribbler, or kill it if @kills. False if it ended otherwise: its status is
+ * in *@status. The victim is the caller's to reap.
  */
 bool scribble_watch(struct arena *a, pid_t vic, pid_t scr, int ms, bool kills,
 		    int *status);
