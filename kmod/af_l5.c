@@ -8,6 +8,9 @@
 
 #include "l5.h"
 
+/* What cannot be done where it is found out. Flushed before the module goes. */
+struct workqueue_struct *l5_wq;
+
 int l5_family = L5_FAMILY_DEFAULT;
 module_param_named(family, l5_family, int, 0444);
 MODULE_PARM_DESC(family, "address family number to register");
@@ -162,6 +165,7 @@ struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
 
 	l5 = l5_sk(sk);
 	l5->ln = l5_net(net);
+	l5->owner.kind = &l5_tag_owner;
 	l5->state = L5_IDLE;
 	l5->spin_us = -1;
 	l5->rdma_want = -1;
@@ -171,6 +175,7 @@ struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
 	spin_lock_init(&l5->err_lock);
 	INIT_LIST_HEAD(&l5->pending);
 	spin_lock_init(&l5->pending_lock);
+	INIT_WORK(&l5->listened, l5_boot_listened);
 	INIT_HLIST_NODE(&l5->node);
 	INIT_HLIST_NODE(&l5->unix_node);
 	return l5;
@@ -220,9 +225,12 @@ static int __init l5_init(void)
 	BUILD_BUG_ON(sizeof(struct l5_map_state) > PAGE_SIZE);
 	BUILD_BUG_ON(L5_RING_MIN < PAGE_SIZE);
 
+	l5_wq = alloc_workqueue("l5", WQ_UNBOUND, 0);
+	if (!l5_wq)
+		return -ENOMEM;
 	err = proto_register(&l5_proto, 1);
 	if (err)
-		return err;
+		goto err_wq;
 	err = l5_net_init();
 	if (err)
 		goto err_proto;
@@ -244,6 +252,8 @@ err_net:
 	l5_net_exit();
 err_proto:
 	proto_unregister(&l5_proto);
+err_wq:
+	destroy_workqueue(l5_wq);
 	return err;
 }
 
@@ -252,11 +262,14 @@ static void __exit l5_exit(void)
 	sock_unregister(l5_family);
 	/* the last packet of a closed listener may still be in our callbacks */
 	synchronize_net();
+	/* the last thing of a work may still be to return */
+	flush_workqueue(l5_wq);
 	l5_door_exit();
 	/* connections and sockets end by RCU callbacks of ours */
 	rcu_barrier();
 	l5_net_exit();
 	proto_unregister(&l5_proto);
+	destroy_workqueue(l5_wq);
 }
 
 module_init(l5_init);

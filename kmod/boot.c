@@ -9,10 +9,15 @@
  * call is simply passed on. Once rings carry the bytes the bootstrap still
  * carries FIN and RST, hence errors, names and shutdown states are TCP's own.
  *
- * Three of its callbacks are ours: sk_state_change of a client enters the
- * meeting, that of a listener, inherited by its children, looks for one, and
- * sk_error_report shows errors where getsockopt(SO_ERROR) looks. A child sheds
- * what it inherited in its first call, which comes before anyone can hold it.
+ * Two of its callbacks are ours: sk_state_change enters a client into the
+ * meeting, and sk_error_report shows errors where getsockopt(SO_ERROR) looks. A
+ * listener's children copy what it has, and may end up with a listener that is
+ * none of ours. So what is ours of a listener is a table of operations that sees
+ * each child before anyone else does, takes from it what it copied and leaves
+ * nothing on it but the meeting that it waits with; and beside that table only
+ * a sk_state_change that hears of the listener's own end. A listener that cannot
+ * have the table, because its operations are not the ones it began with, has
+ * nothing of ours, and its children stay on TCP.
  */
 #include <linux/in.h>
 #include <linux/in6.h>
@@ -29,10 +34,12 @@ static const int l5_boot_family[L5PROTO_MAX] = {
 	[L5PROTO_UNIX]	= AF_UNIX,
 };
 
+const char l5_tag_owner, l5_tag_conn;
+
 /*
- * TCP's operations for a listener with ours before conn_request; a table for
- * IPv4 and one for IPv6, filled with the first socket and constant from then
- * on.
+ * TCP's operations for a listener with ours around those that answer a SYN and
+ * make a child; a table for IPv4 and one for IPv6, filled with the first socket
+ * and constant from then on.
  */
 struct l5_af_ops {
 	const struct inet_connection_sock_af_ops *orig;
@@ -42,8 +49,9 @@ struct l5_af_ops {
 static DEFINE_MUTEX(l5_af_lock);	/* guards the filling of these two */
 static struct l5_af_ops l5_af[2];
 
-/* What sk_state_change was before; the same function for all of them. */
+/* What the callbacks were before; the same functions for all sockets. */
 static void (*l5_wakeup)(struct sock *sk);
+static void (*l5_report)(struct sock *sk);
 
 static struct l5_af_ops *l5_af_of(const struct l5_sock *l5)
 {
@@ -73,10 +81,10 @@ static int l5_conn_request(const struct l5_af_ops *af, struct sock *sk,
 {
 	const struct l5_sock *l5;
 
-	/* a child made from the SYN would not shed what it inherits in time */
+	/* a child made from the SYN would come before its client's turn */
 	WRITE_ONCE(inet_csk(sk)->icsk_accept_queue.fastopenq.max_qlen, 0);
 	rcu_read_lock();
-	l5 = rcu_dereference_sk_user_data(sk);
+	l5 = l5_owner(sk);
 	/* with TCP_DEFER_ACCEPT there is no child before the first byte */
 	if (l5 && !l5_why_not(l5) &&
 	    READ_ONCE(l5->force) != L5_TRANSPORT_RDMA &&
@@ -94,6 +102,60 @@ static int l5_conn_request_v4(struct sock *sk, struct sk_buff *skb)
 static int l5_conn_request_v6(struct sock *sk, struct sk_buff *skb)
 {
 	return l5_conn_request(&l5_af[1], sk, skb);
+}
+
+/*
+ * A child comes into being, locked, before it is in any queue. It is to be like
+ * any other child; but it may be what a client waits for.
+ */
+static struct sock *l5_syn_recv_sock(const struct l5_af_ops *af,
+				     const struct sock *sk,
+				     struct sock *child, bool own)
+{
+	struct inet_connection_sock *icsk;
+	struct l5_sock *listener;
+
+	if (!child)
+		return NULL;
+	icsk = inet_csk(child);
+	if (icsk->icsk_af_ops == &af->ops)
+		icsk->icsk_af_ops = af->orig;
+	child->sk_state_change = l5_wakeup;
+	/* another one was faster if it is not its own */
+	if (!own)
+		return child;
+	rcu_read_lock();
+	listener = l5_owner(sk);
+	if (listener)
+		l5_meet_child(listener, child);
+	rcu_read_unlock();
+	return child;
+}
+
+static struct sock *l5_syn_recv_v4(const struct sock *sk, struct sk_buff *skb,
+				   struct request_sock *req,
+				   struct dst_entry *dst,
+				   struct request_sock *unhash,
+				   bool *own L5_CHILD_INIT_ARG)
+{
+	struct sock *child;
+
+	child = l5_af[0].orig->syn_recv_sock(sk, skb, req, dst, unhash,
+					     own L5_CHILD_INIT_PASS);
+	return l5_syn_recv_sock(&l5_af[0], sk, child, *own);
+}
+
+static struct sock *l5_syn_recv_v6(const struct sock *sk, struct sk_buff *skb,
+				   struct request_sock *req,
+				   struct dst_entry *dst,
+				   struct request_sock *unhash,
+				   bool *own L5_CHILD_INIT_ARG)
+{
+	struct sock *child;
+
+	child = l5_af[1].orig->syn_recv_sock(sk, skb, req, dst, unhash,
+					     own L5_CHILD_INIT_PASS);
+	return l5_syn_recv_sock(&l5_af[1], sk, child, *own);
 }
 
 /**
@@ -129,7 +191,7 @@ static void l5_boot_error_report(struct sock *bsk)
 	struct l5_sock *l5;
 
 	read_lock_bh(&bsk->sk_callback_lock);
-	l5 = bsk->sk_user_data;
+	l5 = l5_owner(bsk);
 	if (l5) {
 		l5_boot_error(l5);
 		if (l5_state(l5) == L5_SHM || l5_state(l5) == L5_MOVING)
@@ -140,14 +202,35 @@ static void l5_boot_error_report(struct sock *bsk)
 	read_unlock_bh(&bsk->sk_callback_lock);
 }
 
+/*
+ * Of a listener whose children are to be met. Its end by a hand other than its
+ * owner's (ss -K) is to be the end of the children that wait for accept().
+ */
+static void l5_listen_state_change(struct sock *bsk)
+{
+	struct l5_sock *l5;
+
+	read_lock_bh(&bsk->sk_callback_lock);
+	l5 = l5_owner(bsk);
+	/* its release may have taken this back meanwhile */
+	if (l5 && bsk->sk_state_change == l5_listen_state_change &&
+	    READ_ONCE(bsk->sk_state) == TCP_CLOSE) {
+		sock_hold(&l5->sk);
+		if (!queue_work(l5_wq, &l5->listened))
+			sock_put(&l5->sk);
+	}
+	read_unlock_bh(&bsk->sk_callback_lock);
+	l5_wakeup(bsk);
+}
+
 static void l5_boot_state_change(struct sock *bsk)
 {
 	struct l5_sock *l5;
 
 	read_lock_bh(&bsk->sk_callback_lock);
-	l5 = bsk->sk_user_data;
+	l5 = l5_owner(bsk);
 	if (l5) {
-		if (l5->proto != L5PROTO_UNIX && l5->boot->sk == bsk &&
+		if (l5->proto != L5PROTO_UNIX &&
 		    READ_ONCE(bsk->sk_state) == TCP_ESTABLISHED &&
 		    l5_state(l5) == L5_CONNECTING)
 			l5_meet_established(l5);
@@ -160,6 +243,13 @@ static void l5_boot_state_change(struct sock *bsk)
 		l5->sk.sk_state_change(&l5->sk);
 	}
 	read_unlock_bh(&bsk->sk_callback_lock);
+}
+
+/* Give a bootstrap our callbacks, or back the kernel's own. */
+static void l5_boot_hook(struct sock *bsk, bool ours)
+{
+	bsk->sk_state_change = ours ? l5_boot_state_change : l5_wakeup;
+	bsk->sk_error_report = ours ? l5_boot_error_report : l5_report;
 }
 
 /**
@@ -177,9 +267,13 @@ void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
 	lock_sock(bsk);
 	write_lock_bh(&bsk->sk_callback_lock);
 	rcu_assign_pointer(bsk->sk_wq, &sock->wq);
-	rcu_assign_sk_user_data(bsk, l5);
-	bsk->sk_state_change = l5_boot_state_change;
-	bsk->sk_error_report = l5_boot_error_report;
+	if (!bsk->sk_user_data) {
+		l5_tag_set(bsk, &l5->owner);
+		l5_boot_hook(bsk, true);
+	} else {
+		/* a program put the child into a sockmap: it stays as it is */
+		WRITE_ONCE(l5->nopair, L5_REASON_OPTION);
+	}
 	write_unlock_bh(&bsk->sk_callback_lock);
 	/* F_SETFL marks the owner alone; the wait queue knows who wants it */
 	sock_set_flag(bsk, SOCK_FASYNC);
@@ -199,6 +293,8 @@ static void l5_af_fill(struct l5_sock *l5, const struct sock *bsk)
 		af->ops = *icsk->icsk_af_ops;
 		af->ops.conn_request = l5->proto == L5PROTO_INET6 ?
 				       l5_conn_request_v6 : l5_conn_request_v4;
+		af->ops.syn_recv_sock = l5->proto == L5PROTO_INET6 ?
+					l5_syn_recv_v6 : l5_syn_recv_v4;
 		/* Q, pairs with the look above: the table, then its mark */
 		smp_store_release(&af->orig, icsk->icsk_af_ops);
 	}
@@ -225,6 +321,7 @@ int l5_boot_create(struct l5_sock *l5, struct net *net, int kern)
 	if (err)
 		return err;
 	WRITE_ONCE(l5_wakeup, boot->sk->sk_state_change);
+	WRITE_ONCE(l5_report, boot->sk->sk_error_report);
 	if (l5->proto != L5PROTO_UNIX)
 		l5_af_fill(l5, boot->sk);
 	l5_boot_attach(l5, boot, l5->sk.sk_socket);
@@ -232,39 +329,10 @@ int l5_boot_create(struct l5_sock *l5, struct net *net, int kern)
 	return 0;
 }
 
-/* Give back what a child inherited from an AF_L5 listener. */
-static void l5_child_shed(struct sock *sk)
-{
-	struct inet_connection_sock *icsk = inet_csk(sk);
-	int i;
-
-	for (i = 0; i < 2; i++)
-		if (icsk->icsk_af_ops == &l5_af[i].ops)
-			icsk->icsk_af_ops = l5_af[i].orig;
-	sk->sk_state_change = l5_wakeup;
-	rcu_assign_sk_user_data(sk, NULL);
-}
-
-/* Of a listener itself, and the first time of each of its children. */
-static void l5_listen_state_change(struct sock *sk)
-{
-	struct l5_sock *l5;
-
-	rcu_read_lock();
-	l5 = rcu_dereference_sk_user_data(sk);
-	/* without an owner it is the child of one that closes */
-	if (!l5 || l5->boot->sk != sk) {
-		l5_child_shed(sk);
-		if (l5 && sk->sk_state == TCP_ESTABLISHED)
-			l5_meet_child(l5, sk);
-	}
-	rcu_read_unlock();
-	l5_wakeup(sk);
-}
-
 /*
- * Make the bootstrap a listener that looks for meetings. If something else has
- * replaced TCP's operations it stays an ordinary one.
+ * Make the bootstrap ready to be a listener that looks for meetings. One whose
+ * operations are not those it began with is an ordinary listener: it was
+ * connected to an IPv4 address as an IPv6 socket, say.
  */
 static void l5_listen_hook(struct l5_sock *l5)
 {
@@ -277,13 +345,15 @@ static void l5_listen_hook(struct l5_sock *l5)
 		return;
 	}
 	lock_sock(bsk);
+	write_lock_bh(&bsk->sk_callback_lock);
+	l5_boot_hook(bsk, false);
 	if (icsk->icsk_af_ops == af->orig) {
-		bsk->sk_state_change = l5_listen_state_change;
-		bsk->sk_error_report = l5->sk.sk_error_report;
 		icsk->icsk_af_ops = &af->ops;
-	} else if (icsk->icsk_af_ops != &af->ops) {
+		bsk->sk_state_change = l5_listen_state_change;
+	} else {
 		WRITE_ONCE(l5->nopair, L5_REASON_OPTION);
 	}
+	write_unlock_bh(&bsk->sk_callback_lock);
 	release_sock(bsk);
 }
 
@@ -300,9 +370,56 @@ static void l5_listen_unhook(struct l5_sock *l5)
 	lock_sock(bsk);
 	if (icsk->icsk_af_ops == &af->ops)
 		icsk->icsk_af_ops = af->orig;
-	bsk->sk_state_change = l5_boot_state_change;
-	bsk->sk_error_report = l5_boot_error_report;
+	write_lock_bh(&bsk->sk_callback_lock);
+	l5_boot_hook(bsk, true);
+	write_unlock_bh(&bsk->sk_callback_lock);
 	release_sock(bsk);
+}
+
+/*
+ * No listener any more, or never one: its children that wait for accept() end,
+ * and the bootstrap is what it was before.
+ */
+static void l5_unlisten(struct l5_sock *l5)
+{
+	lockdep_assert_held(&l5->lock);
+	l5_meet_close(l5);
+	l5_listen_unhook(l5);
+	l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
+}
+
+/* Did the bootstrap stop listening, perhaps without having been told to? */
+static bool l5_listen_ended(struct l5_sock *l5)
+{
+	lockdep_assert_held(&l5->lock);
+	if (l5_state(l5) != L5_LISTEN ||
+	    READ_ONCE(l5->boot->sk->sk_state) == TCP_LISTEN)
+		return false;
+	l5_unlisten(l5);
+	return true;
+}
+
+static void l5_listen_settle(struct l5_sock *l5)
+{
+	bool ended;
+
+	mutex_lock(&l5->lock);
+	ended = l5_listen_ended(l5);
+	mutex_unlock(&l5->lock);
+	if (ended)
+		l5_door_unlisten(l5);
+}
+
+/**
+ * l5_boot_listened() - l5_sock.listened, queued by l5_listen_state_change()
+ * @work: of a socket, with a reference to it
+ */
+void l5_boot_listened(struct work_struct *work)
+{
+	struct l5_sock *l5 = container_of(work, struct l5_sock, listened);
+
+	l5_listen_settle(l5);
+	sock_put(&l5->sk);
 }
 
 /* Make the bootstrap's end one that the peer sees as an error. */
@@ -338,9 +455,16 @@ void l5_boot_release(struct l5_sock *l5)
 {
 	struct socket *boot = l5->boot;
 	struct sock *bsk = boot->sk;
-	bool listens = l5_state(l5) == L5_LISTEN;
-	bool abort;
+	bool listens, abort;
 
+	/* nobody else is to end it as a listener from here on */
+	write_lock_bh(&bsk->sk_callback_lock);
+	if (bsk->sk_state_change == l5_listen_state_change)
+		bsk->sk_state_change = l5_wakeup;
+	write_unlock_bh(&bsk->sk_callback_lock);
+	if (cancel_work_sync(&l5->listened))
+		sock_put(&l5->sk);
+	listens = l5_state(l5) == L5_LISTEN;
 	if (listens) {
 		l5_meet_unix_unlisten(l5);
 		l5_meet_close(l5);
@@ -355,13 +479,13 @@ void l5_boot_release(struct l5_sock *l5)
 	/*
 	 * First take the bootstrap its callbacks: what it hears from here on
 	 * enters no meeting, and it may outlive us and the module. A listener
-	 * does not, and a child that is being made has to shed what it copies.
+	 * does not, so it keeps its table: a child that is being made is to find
+	 * the operations that it has to put back.
 	 */
 	write_lock_bh(&bsk->sk_callback_lock);
-	rcu_assign_sk_user_data(bsk, NULL);
-	if (!listens) {
-		bsk->sk_state_change = l5_wakeup;
-		bsk->sk_error_report = l5->sk.sk_error_report;
+	if (l5_owner(bsk)) {
+		rcu_assign_sk_user_data(bsk, NULL);
+		l5_boot_hook(bsk, false);
 	}
 	write_unlock_bh(&bsk->sk_callback_lock);
 	l5_meet_cancel(l5);
@@ -461,6 +585,7 @@ static void l5_connect_begin(struct l5_sock *l5)
 {
 	enum l5_reason why;
 
+	l5_listen_settle(l5);
 	mutex_lock(&l5->lock);
 	if (l5_state(l5) != L5_IDLE ||
 	    READ_ONCE(l5->boot->sk->sk_state) != TCP_CLOSE)
@@ -537,22 +662,12 @@ static int l5_connected(struct l5_sock *l5, int flags)
 	return 0;
 }
 
-/* connect(AF_UNSPEC): TCP resets the connection; the socket can be reused. */
-static int l5_disconnect(struct socket *sock, struct l5_sockaddr *addr,
-			 int len, int flags)
+/* The bootstrap is unconnected again, and so is its owner. */
+static void l5_unconnected(struct l5_sock *l5)
 {
-	struct l5_sock *l5 = l5_sk(sock->sk);
 	struct sock *bsk = l5->boot->sk;
-	bool listened;
-	int err;
 
-	mutex_lock(&l5->lock);
-	listened = l5_state(l5) == L5_LISTEN;
-	if (listened)
-		l5_meet_close(l5);
-	err = l5->boot->ops->connect(l5->boot, addr, len, flags);
-	if (listened)
-		l5_listen_unhook(l5);
+	lockdep_assert_held(&l5->lock);
 	/* a handshake that was under way has ended by now, or never will */
 	lock_sock(bsk);
 	l5_meet_cancel(l5);
@@ -564,8 +679,34 @@ static int l5_disconnect(struct socket *sock, struct l5_sockaddr *addr,
 		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
 	release_sock(bsk);
 	l5_rdma_abandon(l5);
+}
+
+/*
+ * connect(AF_UNSPEC): TCP resets the connection; the socket can be reused. If
+ * it does not, nothing has changed but that children who waited are gone.
+ */
+static int l5_disconnect(struct socket *sock, struct l5_sockaddr *addr,
+			 int len, int flags)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	bool listened, ended = false;
+	int err;
+
+	mutex_lock(&l5->lock);
+	listened = l5_state(l5) == L5_LISTEN;
+	/* before TCP may give them to another listener */
+	if (listened)
+		l5_meet_close(l5);
+	err = l5->boot->ops->connect(l5->boot, addr, len, flags);
+	if (READ_ONCE(l5->boot->sk->sk_state) == TCP_CLOSE) {
+		ended = l5_listen_ended(l5);
+		l5_unconnected(l5);
+	} else if (listened) {
+		l5_meet_reopen(l5);
+	}
 	mutex_unlock(&l5->lock);
-	l5_door_unlisten(l5);
+	if (ended)
+		l5_door_unlisten(l5);
 	return err;
 }
 
@@ -602,6 +743,10 @@ int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 	} else if (err != -EINPROGRESS && err != -EALREADY) {
 		mutex_lock(&l5->lock);
 		l5_connect_failed(l5);
+		/* it was connected, and TCP gave that up only now */
+		if (l5->boot->state == SS_UNCONNECTED &&
+		    l5_state(l5) >= L5_BASE)
+			l5_unconnected(l5);
 		mutex_unlock(&l5->lock);
 	}
 	l5_boot_error(l5);
@@ -622,24 +767,27 @@ int l5_listen(struct socket *sock, int backlog)
 	int err;
 
 	l5_opts_push(l5);
+	l5_listen_settle(l5);
 	mutex_lock(&l5->lock);
-	if (l5_state(l5) == L5_CONNECTING) {
-		mutex_unlock(&l5->lock);
-		return -EINVAL;
-	}
 	fresh = l5_state(l5) == L5_IDLE;
+	if (!fresh && l5_state(l5) != L5_LISTEN) {
+		err = -EINVAL;
+		goto out;
+	}
+	/* nothing listens, be it for a moment, that is not ready to */
 	if (fresh) {
 		l5_meet_reopen(l5);
 		l5_listen_hook(l5);
 	}
 	err = l5->boot->ops->listen(l5->boot, backlog);
-	if (fresh && err)
+	if (fresh && READ_ONCE(l5->boot->sk->sk_state) != TCP_LISTEN) {
 		l5_listen_unhook(l5);
-	else if (fresh)
+	} else if (fresh) {
 		l5_set_state(l5, L5_LISTEN, L5_REASON_NONE);
-	if (fresh && !err)
 		l5_door_listen(l5);
+	}
 	l5_opts_pull(l5);
+out:
 	mutex_unlock(&l5->lock);
 	return err;
 }
@@ -707,12 +855,6 @@ int l5_accept(struct socket *sock, struct socket *newsock, L5_ACCEPT_ARGS)
 	if (err)
 		goto err_boot;
 
-	/* a child made from the SYN has not had its first call yet */
-	lock_sock(boot->sk);
-	if (boot->sk->sk_state_change == l5_listen_state_change)
-		l5_child_shed(boot->sk);
-	release_sock(boot->sk);
-
 	conn = l5_meet_accept(listener, boot->sk);
 	sock_graft(&l5->sk, newsock);
 	l5_boot_attach(l5, boot, newsock);
@@ -779,7 +921,7 @@ static void l5_shutdown_closed(struct l5_sock *l5)
 int l5_shutdown(struct socket *sock, int how)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
-	bool unlisten = false;
+	bool listens, ended;
 	struct l5_rdma *rd;
 	int err;
 
@@ -796,24 +938,21 @@ int l5_shutdown(struct socket *sock, int how)
 	if (l5_tx_rings(l5) || l5_rx_rings(l5))
 		l5_shutdown_ring(l5, how);
 	/* TCP stops listening, AF_UNIX only refuses */
-	if (l5_state(l5) == L5_LISTEN && l5->proto != L5PROTO_UNIX &&
-	    (how == SHUT_RD || how == SHUT_RDWR)) {
-		unlisten = true;
+	listens = l5_state(l5) == L5_LISTEN && l5->proto != L5PROTO_UNIX;
+	if (listens && (how == SHUT_RD || how == SHUT_RDWR))
 		l5_meet_close(l5);
-	}
 	err = l5->boot->ops->shutdown(l5->boot, how);
 	if (rd)
 		l5_rdma_tx_end(rd);
 	if (l5_state(l5) == L5_SHM)
 		l5_shutdown_closed(l5);
-	if (unlisten) {
-		l5_listen_unhook(l5);
-		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
-	} else {
+	ended = listens && l5_listen_ended(l5);
+	if (listens && !ended)
+		l5_meet_reopen(l5);
+	if (!listens)
 		l5_connect_failed(l5);
-	}
 	mutex_unlock(&l5->lock);
-	if (unlisten)
+	if (ended)
 		l5_door_unlisten(l5);
 	l5_boot_error(l5);
 	/* AF_UNIX tells only the peer */

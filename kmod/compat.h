@@ -36,6 +36,16 @@
 #define L5_ACCEPT_PASS		flags, kern
 #endif
 
+/* what makes a listener's child has an argument more in some stable trees */
+#ifdef L5_HAVE_CHILD_INIT
+#define L5_CHILD_INIT_ARG	, void (*init)(struct sock *newsk,	\
+					       const struct sock *sk)
+#define L5_CHILD_INIT_PASS	, init
+#else
+#define L5_CHILD_INIT_ARG
+#define L5_CHILD_INIT_PASS
+#endif
+
 /* until 6.5 splicing was sendpage() and a splice_read() of each family */
 #define L5_OLD_SPLICE		(!L5_KERNEL(6, 5))
 

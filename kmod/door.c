@@ -38,8 +38,6 @@
 /* How long a closed socket's bytes may take to be acknowledged. */
 #define L5_LINGER	(30 * HZ)
 
-struct workqueue_struct *l5_wq;
-
 /* Objects with a cm id; the module stays until there are none. */
 static atomic_t l5_door_ids = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(l5_door_idle);
@@ -762,15 +760,7 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
  */
 int __init l5_door_init(void)
 {
-	int err;
-
-	l5_wq = alloc_workqueue("l5", WQ_UNBOUND, 0);
-	if (!l5_wq)
-		return -ENOMEM;
-	err = l5_knock_init();
-	if (err)
-		destroy_workqueue(l5_wq);
-	return err;
+	return l5_knock_init();
 }
 
 /**
@@ -780,5 +770,4 @@ void l5_door_exit(void)
 {
 	l5_knock_exit();
 	wait_event(l5_door_idle, !atomic_read(&l5_door_ids));
-	destroy_workqueue(l5_wq);
 }

@@ -58,6 +58,7 @@
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
 #include <linux/timer.h>
+#include <linux/workqueue.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
 
@@ -106,6 +107,21 @@ struct l5_acct {
 	atomic_long_t pages;
 	atomic_long_t pairs;
 };
+
+/**
+ * struct l5_tag - begins whatever AF_L5 hangs off a socket's sk_user_data
+ * @kind: the address of one of the objects below
+ *
+ * Others hang things there, too (sockmap, for one), and a clone of a socket
+ * copies the pointer. So nothing found there is used before its flags and its
+ * tag have said that it is ours and which it is, and clones get none.
+ */
+struct l5_tag {
+	const void *kind;
+};
+
+extern const char l5_tag_owner;		/* l5_sock, of its bootstrap */
+extern const char l5_tag_conn;		/* l5_conn, of a child that waits */
 
 /* Bits of l5_end.flags */
 #define L5_END_FIN	0	/* sends no more */
@@ -176,7 +192,9 @@ struct l5_end {
  * @timer: ends the wait, in slices
  * @slice: of the wait, jiffies
  * @slices: that are left of it
- * @pending: in the listener's list until accepted
+ * @tag: what @child leads here by
+ * @listener: which listener's child met it; valid under RCU while pending
+ * @pending: in that one's list until accepted
  * @child: the bootstrap socket accept() will return; while pending
  * @reason: why not paired, if not
  * @paired: the outcome, valid once unhashed
@@ -196,6 +214,8 @@ struct l5_conn {
 	struct timer_list timer;
 	unsigned long slice;
 	unsigned int slices;
+	struct l5_tag tag;
+	struct l5_sock *listener;
 	struct list_head pending;
 	struct sock *child;
 	enum l5_reason reason;
@@ -233,6 +253,7 @@ struct l5_opts {
 /**
  * struct l5_sock - an AF_L5 socket
  * @sk: generic part, first; its lock guards options only
+ * @owner: what @boot leads here by
  * @ln: its namespace's part of the module
  * @boot: bootstrap socket
  * @state: &enum l5_state, read with l5_state()
@@ -261,11 +282,13 @@ struct l5_opts {
  * @rx_lock: serialises receivers
  * @pending: paired connections that wait for accept()
  * @pending_lock: guards @pending, @closing
+ * @listened: does what is due once a listener's bootstrap is none any more
  * @node: in the namespace's list of sockets
  * @unix_node: in the table of AF_UNIX listeners, see meet.c
  */
 struct l5_sock {
 	struct sock sk;
+	struct l5_tag owner;
 	struct l5_net *ln;
 	struct socket *boot;
 	int state;
@@ -294,6 +317,7 @@ struct l5_sock {
 	struct mutex rx_lock;
 	struct list_head pending;
 	spinlock_t pending_lock;
+	struct work_struct listened;
 	struct hlist_node node;
 	struct hlist_node unix_node;
 };
@@ -309,6 +333,35 @@ static inline int l5_state(const struct l5_sock *l5)
 	return smp_load_acquire(&l5->state);
 }
 
+/* Hang what @tag begins off a socket; no clone of the socket has it. */
+static inline void l5_tag_set(struct sock *sk, struct l5_tag *tag)
+{
+	__rcu_assign_sk_user_data_with_flags(sk, tag, SK_USER_DATA_NOCOPY);
+}
+
+/*
+ * What hangs there, if it is of the kind asked for, or NULL. Under RCU, or a
+ * lock that keeps it there.
+ */
+static inline struct l5_tag *l5_tag_get(const struct sock *sk, const void *kind)
+{
+	uintptr_t data = (uintptr_t)READ_ONCE(sk->sk_user_data);
+	struct l5_tag *tag = (void *)(data & SK_USER_DATA_PTRMASK);
+
+	if ((data & ~SK_USER_DATA_PTRMASK) != SK_USER_DATA_NOCOPY || !tag ||
+	    READ_ONCE(tag->kind) != kind)
+		return NULL;
+	return tag;
+}
+
+/* Whose bootstrap a socket is, NULL if nobody's. Context as l5_tag_get(). */
+static inline struct l5_sock *l5_owner(const struct sock *bsk)
+{
+	struct l5_tag *tag = l5_tag_get(bsk, &l5_tag_owner);
+
+	return tag ? container_of(tag, struct l5_sock, owner) : NULL;
+}
+
 static inline struct l5_end *l5_own(const struct l5_sock *l5)
 {
 	return &l5->conn->end[l5->end];
@@ -321,6 +374,7 @@ static inline struct l5_end *l5_peer(const struct l5_sock *l5)
 
 /* af_l5.c */
 extern int l5_family;
+extern struct workqueue_struct *l5_wq;
 struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern);
 bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason);
 
@@ -329,6 +383,7 @@ int l5_boot_create(struct l5_sock *l5, struct net *net, int kern);
 void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
 		    struct socket *sock);
 void l5_boot_release(struct l5_sock *l5);
+void l5_boot_listened(struct work_struct *work);
 void l5_boot_error(struct l5_sock *l5);
 bool l5_boot_addr(struct l5_sock *l5, struct l5_sockaddr *addr, int len);
 int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,

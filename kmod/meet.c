@@ -161,6 +161,7 @@ void l5_meet_init_conn(struct l5_conn *conn)
 {
 	INIT_HLIST_NODE(&conn->hash);
 	INIT_LIST_HEAD(&conn->pending);
+	conn->tag.kind = &l5_tag_conn;
 	timer_setup(&conn->timer, l5_meet_timeout, 0);
 }
 
@@ -217,8 +218,9 @@ static void l5_meet_pend(struct l5_bucket *b, struct l5_conn *conn,
 		l5_meet_decide(b, conn, listener);
 		refcount_inc(&conn->ref);
 		sock_hold(child);
+		conn->listener = listener;
 		conn->child = child;
-		child->sk_user_data = conn;
+		l5_tag_set(child, &conn->tag);
 		list_add_tail(&conn->pending, &listener->pending);
 	}
 	spin_unlock_bh(&listener->pending_lock);
@@ -351,18 +353,28 @@ static struct l5_conn *l5_meet_accept_unix(struct l5_sock *listener,
 struct l5_conn *l5_meet_accept(struct l5_sock *listener, struct sock *child)
 {
 	struct l5_conn *conn = NULL;
+	struct l5_tag *tag;
 
 	if (listener->proto == L5PROTO_UNIX)
 		conn = l5_meet_accept_unix(listener, child);
 	if (conn)
 		return conn;
-	spin_lock_bh(&listener->pending_lock);
-	conn = child->sk_user_data;
-	if (conn) {
-		list_del_init(&conn->pending);
-		child->sk_user_data = NULL;
+	rcu_read_lock();
+	tag = l5_tag_get(child, &l5_tag_conn);
+	if (tag) {
+		conn = container_of(tag, struct l5_conn, tag);
+		/* TCP moves children to other listeners (tcp_migrate_req) */
+		listener = conn->listener;
+		spin_lock_bh(&listener->pending_lock);
+		if (l5_tag_get(child, &l5_tag_conn)) {
+			list_del_init(&conn->pending);
+			rcu_assign_sk_user_data(child, NULL);
+		} else {
+			conn = NULL;
+		}
+		spin_unlock_bh(&listener->pending_lock);
 	}
-	spin_unlock_bh(&listener->pending_lock);
+	rcu_read_unlock();
 	if (conn)
 		sock_put(child);
 	return conn;
@@ -372,14 +384,19 @@ struct l5_conn *l5_meet_accept(struct l5_sock *listener, struct sock *child)
  * l5_meet_stay() - an open meeting is given up, the bootstrap carries the bytes
  * @l5: the client, or a socket without a meeting
  * @why: reason to record
+ *
+ * Context: l5_sock.lock held; may sleep.
  */
 void l5_meet_stay(struct l5_sock *l5, enum l5_reason why)
 {
 	struct l5_conn *conn = l5->conn;
 	struct l5_bucket *b;
 
+	lockdep_assert_held(&l5->lock);
 	if (!l5_undecided(l5) || !conn)
 		return;
+	/* a client that is entering just now has entered, and has its key */
+	lock_sock(l5->boot->sk);
 	b = l5_bucket(conn->key);
 	spin_lock_bh(&b->lock);
 	if (!hlist_unhashed(&conn->hash)) {
@@ -387,6 +404,7 @@ void l5_meet_stay(struct l5_sock *l5, enum l5_reason why)
 		l5_meet_decide(b, conn, NULL);
 	}
 	spin_unlock_bh(&b->lock);
+	release_sock(l5->boot->sk);
 }
 
 /**
@@ -430,7 +448,7 @@ void l5_meet_close(struct l5_sock *listener)
 	spin_lock_bh(&listener->pending_lock);
 	listener->closing = true;
 	list_for_each_entry(conn, &listener->pending, pending) {
-		conn->child->sk_user_data = NULL;
+		rcu_assign_sk_user_data(conn->child, NULL);
 		set_bit(L5_END_CLOSED, &conn->end[L5_SERVER].flags);
 	}
 	list_splice_init(&listener->pending, &drop);
