@@ -816,7 +816,7 @@ static void l5_accepted(struct l5_sock *l5, struct l5_sock *listener,
 		l5_set_state(l5, L5_SHM, L5_REASON_NONE);
 		return;
 	}
-	why = l5_why_not(listener);
+	why = l5_why_not(listener) ?: READ_ONCE(l5->nopair);
 	if (!why && conn)
 		why = conn->reason;
 	l5_set_state(l5, L5_BASE, why ?: L5_REASON_PEER);
