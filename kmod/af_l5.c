@@ -262,9 +262,9 @@ static void __exit l5_exit(void)
 	sock_unregister(l5_family);
 	/* the last packet of a closed listener may still be in our callbacks */
 	synchronize_net();
+	l5_door_exit();
 	/* the last thing of a work may still be to return */
 	flush_workqueue(l5_wq);
-	l5_door_exit();
 	/* connections and sockets end by RCU callbacks of ours */
 	rcu_barrier();
 	l5_net_exit();

@@ -100,6 +100,7 @@ struct l5_conn *l5_conn_make(struct l5_net *ln, struct mem_cgroup *memcg)
 	refcount_inc(&conn->acct->ref);
 	conn->memcg = l5_memcg_get(memcg);
 	l5_meet_init_conn(conn);
+	l5_map_conn(conn);
 	for (i = 0; i < 2; i++) {
 		struct l5_end *end = &conn->end[i];
 

@@ -531,6 +531,15 @@ static int l5_map_lock_wait(struct l5_map *m, int fd, unsigned int which,
 	}
 }
 
+/* What is there makes no sense: the peer's doing, or it is there no more. */
+static int l5_map_broken(struct l5_map *m, int fd)
+{
+	if (l5_map_gone(m))
+		return L5_TRY_ASK;
+	m->ops->broken(m, fd);
+	return L5_TRY_BROKEN;
+}
+
 /*
  * The cursors as the last holder left them. If it died, the peer has not heard
  * of what it did last, nor of what mending does.
@@ -606,8 +615,7 @@ static int l5_map_lock(struct l5_map *m, int fd, unsigned int which,
 	if (!err)
 		return 0;
 	l5_map_unlock(m, fd, which, g);
-	m->ops->broken(m, fd);
-	return L5_TRY_BROKEN;
+	return l5_map_broken(m, fd);
 }
 
 /* Bytes in and out */
@@ -785,7 +793,7 @@ static ssize_t l5_map_send_at(struct l5_map *m, int fd, const struct iovec *iov,
 	if (done)
 		l5_map_published(m, fd);
 	if (ret == L5_TRY_BROKEN)
-		m->ops->broken(m, fd);
+		ret = l5_map_broken(m, fd);
 	return done ? (ssize_t)done : ret;
 }
 
@@ -826,6 +834,8 @@ static size_t l5_map_look(struct l5_map *m, struct l5_iov *i, size_t total,
 		if (part > total - done)
 			part = total - done;
 		l5_map_drain(m, i, c.head + L5_HDR + c.off, part);
+		if (l5_map_gone(m))
+			break;
 		done += part;
 		c.head += l5_rec_size(c.len);
 		c.off = 0;
@@ -848,6 +858,8 @@ static size_t l5_map_take(struct l5_map *m, int fd, struct l5_iov *i,
 		if (part > total - done)
 			part = total - done;
 		l5_map_drain(m, i, c->head + L5_HDR + c->off, part);
+		if (l5_map_gone(m))
+			break;
 		l5_store(&m->own->rx_bytes, l5_load(&m->own->rx_bytes) + part);
 		freed += l5_cons_take(c, m->own, part);
 		done += part;
@@ -890,11 +902,9 @@ static ssize_t l5_map_recv_at(struct l5_map *m, int fd, const struct iovec *iov,
 		l5_map_freed(m, fd, head);
 	if (done)
 		return done;
-	if (err < 0) {
-		m->ops->broken(m, fd);
-		return L5_TRY_BROKEN;
-	}
-	return nothing;
+	if (err < 0)
+		return l5_map_broken(m, fd);
+	return err ? L5_TRY_ASK : nothing;
 }
 
 ssize_t l5_map_tryrecv(struct l5_map *m, int fd, const struct iovec *iov,
@@ -1022,9 +1032,7 @@ ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want)
 		return l5_map_span(at, ret, m->tx_size);
 	}
 	l5_map_unlock(m, fd, L5_LOCK_TX, &g);
-	if (ret == L5_TRY_BROKEN)
-		m->ops->broken(m, fd);
-	return ret;
+	return ret == L5_TRY_BROKEN ? l5_map_broken(m, fd) : ret;
 }
 
 void l5_map_commit(struct l5_map *m, int fd, size_t len)
@@ -1059,10 +1067,7 @@ ssize_t l5_map_peek(struct l5_map *m, int fd, const void **p)
 		return ret;
 	}
 	l5_map_unlock(m, fd, L5_LOCK_RX, &g);
-	if (!err)
-		return ret;
-	m->ops->broken(m, fd);
-	return L5_TRY_BROKEN;
+	return err ? l5_map_broken(m, fd) : ret;
 }
 
 void l5_map_release(struct l5_map *m, int fd, size_t len)

@@ -343,6 +343,17 @@ __u32 l5_leave(__u32 *word, uintptr_t frame)
 #define L5_MAP_TX_STOP	(L5_MAP_TX_ASK | ~L5_MAP_FLAGS)
 #define L5_MAP_RX_STOP	(L5_MAP_RX_ASK | ~L5_MAP_FLAGS)
 
+/*
+ * Has the memory been taken back? Then what was read before this, from any of
+ * it, may be zeros of the kernel's that stand in its place: nothing is to be
+ * made of them. Pairs with AC in the kernel, that says so first.
+ */
+static inline bool l5_map_gone(const struct l5_map *m)
+{
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return l5_unlikely(l5_load(&m->state->flags) & ~L5_MAP_FLAGS);
+}
+
 /* After a publication and the full barrier that follows it (F). */
 static inline void l5_map_published(struct l5_map *m, int fd)
 {
@@ -794,6 +805,8 @@ ssize_t l5_map_recv1(struct l5_map *m, int fd, void *buf, size_t len)
 				(rx + ((head + l5_rec_size(n)) & mask))))))
 		return l5_map_recv1_slow(m, fd, buf, len, frame, true);
 	l5_map_copy(buf, (const uint8_t *)(slot + 1), n);
+	if (l5_map_gone(m))
+		return l5_map_recv1_slow(m, fd, buf, len, frame, true);
 	head += l5_rec_size(n);
 	l5_store(&own->rx_bytes, l5_load(&own->rx_bytes) + n);
 	/* ahead of rx_head, as l5_cons_take() has it */
