@@ -223,9 +223,12 @@ static int __init l5_init(void)
 	err = proto_register(&l5_proto, 1);
 	if (err)
 		return err;
-	err = l5_net_init();
+	err = l5_map_init();
 	if (err)
 		goto err_proto;
+	err = l5_net_init();
+	if (err)
+		goto err_map;
 	err = l5_door_init();
 	if (err)
 		goto err_net;
@@ -242,6 +245,8 @@ err_door:
 	l5_door_exit();
 err_net:
 	l5_net_exit();
+err_map:
+	l5_map_exit();
 err_proto:
 	proto_unregister(&l5_proto);
 	return err;
@@ -253,6 +258,7 @@ static void __exit l5_exit(void)
 	/* the last packet of a closed listener may still be in our callbacks */
 	synchronize_net();
 	l5_door_exit();
+	l5_map_exit();
 	/* connections and sockets end by RCU callbacks of ours */
 	rcu_barrier();
 	l5_net_exit();

@@ -124,6 +124,17 @@ void l5_boot_error(struct l5_sock *l5)
 	spin_unlock_bh(&l5->err_lock);
 }
 
+/*
+ * Has an administrator ended the connection (ss -K)? Nothing else of TCP gives
+ * this error. The ends may be those of processes that would not mind an end by
+ * word alone.
+ */
+static void l5_boot_aborted(struct l5_sock *l5)
+{
+	if (READ_ONCE(l5->boot->sk->sk_err) == ECONNABORTED)
+		l5_map_revoke_later(l5->conn);
+}
+
 static void l5_boot_error_report(struct sock *bsk)
 {
 	struct l5_sock *l5;
@@ -131,6 +142,8 @@ static void l5_boot_error_report(struct sock *bsk)
 	read_lock_bh(&bsk->sk_callback_lock);
 	l5 = bsk->sk_user_data;
 	if (l5) {
+		if (l5_state(l5) == L5_SHM || l5_state(l5) == L5_MOVING)
+			l5_boot_aborted(l5);
 		l5_boot_error(l5);
 		if (l5_state(l5) == L5_SHM || l5_state(l5) == L5_MOVING)
 			l5_map_note(l5);

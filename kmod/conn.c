@@ -57,6 +57,7 @@ struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 	}
 	refcount_set(&conn->ref, 1);
 	l5_meet_init_conn(conn);
+	l5_map_conn(conn);
 	for (i = 0; i < 2; i++) {
 		struct l5_end *end = &conn->end[i];
 

@@ -47,7 +47,8 @@ bool l5_rx_ended(struct l5_sock *l5)
 
 	ended = l5_peer_fin(l5) || READ_ONCE(bsk->sk_err) ||
 		READ_ONCE(l5->sk.sk_err) ||
-		test_bit(L5_END_DEAF, &l5_own(l5)->flags);
+		READ_ONCE(l5_own(l5)->flags) &
+		(BIT(L5_END_DEAF) | BIT(L5_END_REVOKED));
 	/*
 	 * AF_UNIX has no other; from another host TCP's is here before the
 	 * last record
@@ -91,7 +92,8 @@ bool l5_tx_ended(struct l5_sock *l5)
 	return READ_ONCE(bsk->sk_err) || READ_ONCE(l5->sk.sk_err) ||
 	       READ_ONCE(bsk->sk_shutdown) & SEND_SHUTDOWN ||
 	       READ_ONCE(bsk->sk_state) == TCP_CLOSE ||
-	       test_bit(L5_END_FIN, &l5_own(l5)->flags) ||
+	       READ_ONCE(l5_own(l5)->flags) &
+	       (BIT(L5_END_FIN) | BIT(L5_END_REVOKED)) ||
 	       test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) ||
 	       l5_rdma_lost(l5);
 }
@@ -570,7 +572,7 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		l5_ring_unlock(l5, L5_LOCK_RX);
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
-		if (n < 0 && n != -EAGAIN)
+		if (n < 0 && n != -EAGAIN && n != -ECONNRESET)
 			return done ?: n;
 		if (n >= 0)
 			done += n;
@@ -601,8 +603,10 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			return n;
 	}
 	n = l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
-	/* the FIN is still on its way */
-	return n == -EAGAIN ? 0 : n;
+	if (n != -EAGAIN)
+		return n;
+	/* the RST is still on its way, or the FIN */
+	return test_bit(L5_END_REVOKED, &l5_own(l5)->flags) ? -ECONNRESET : 0;
 }
 
 /* Is there anything to be heard from TCP, more than @seen bytes, or an end? */

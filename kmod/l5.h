@@ -16,6 +16,8 @@
  *   l5_mapper what one process has mapped of one end. Lives as long as its
  *             mappings do, references the l5_conn and not the socket. Its end
  *             tells that the process will not give back a lock word.
+ *   l5_view   the file behind vmas, of a mapper or a mailbox, by which their
+ *             pages can be taken back.
  *
  * Lifetimes: l5_sock.conn changes only while the state is IDLE, CONNECTING or
  * BASE and stays for life once the state is MOVING or SHM, so who reads one of
@@ -33,7 +35,9 @@
  *   mmap_lock                 a copy may fault; mmap() of the rings holds it
  *   l5_end.fill_lock          (mutex) pages of a ring; the client's, then the
  *                             server's
- *   l5_end.map_lock           (mutex) who has this end mapped
+ *   l5_end.map_lock           (mutex) who has this end mapped; a fault there
+ *                             takes it. l5_mailbox.map_lock likewise.
+ *   i_mmap_rwsem of a view    its vmas
  *   lock_sock(l5_sock)        its SOL_SOCKET options
  *   lock_sock(bootstrap)      its own business; held where a client enters a
  *                             meeting, so also where it gives connecting up
@@ -51,6 +55,7 @@
 #ifndef L5_H
 #define L5_H
 
+#include <linux/fs.h>
 #include <linux/hash.h>
 #include <linux/list.h>
 #include <linux/mm_types.h>
@@ -59,6 +64,7 @@
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
 #include <linux/timer.h>
+#include <linux/workqueue.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
 
@@ -120,12 +126,30 @@ struct l5_payer {
 	struct mem_cgroup *memcg;
 };
 
+/* Pages that a view may need once its own were taken back */
+#define L5_SCRATCH_PAGES	3
+
+/**
+ * struct l5_view - a file behind vmas, whose pages can be taken out of them
+ * @file: the file
+ * @mapping: that finds its vmas
+ * @scratch: what a fault gets after that, allocated when first needed
+ * @node: in the list of who takes back
+ */
+struct l5_view {
+	struct file *file;
+	struct address_space mapping;
+	struct page *scratch[L5_SCRATCH_PAGES];
+	struct list_head node;
+};
+
 /* Bits of l5_end.flags */
 #define L5_END_FIN	0	/* sends no more */
 #define L5_END_CLOSED	1	/* what is sent to it is answered by a reset */
 #define L5_END_DEAF	2	/* shut down for reading */
 #define L5_END_MAPPED	3	/* a process has mapped it, now or before */
 #define L5_END_BROKEN	4	/* the other end, or a sharer, broke rules */
+#define L5_END_REVOKED	5	/* what is in the rings may be half written */
 
 /**
  * struct l5_end - one end of a connection: what it writes, what it has read
@@ -146,6 +170,7 @@ struct l5_payer {
  *	may want the whole ring to map it
  * @state: what its processes see of this end's state, NULL if never mapped
  * @mappers: processes that have it mapped, under @map_lock
+ * @revoked: none of them is to have its pages any more, under @map_lock
  * @map_lock: see the top of this file
  * @last_id: number of the last one of them
  * @lock_wait: who sleeps for a lock word
@@ -170,6 +195,7 @@ struct l5_end {
 	struct mutex fill_lock;
 	struct l5_map_state *state;
 	struct list_head mappers;
+	bool revoked;
 	struct mutex map_lock;
 	u32 last_id;
 	wait_queue_head_t lock_wait;
@@ -200,6 +226,7 @@ struct l5_end {
  * @wish: sizes for the rings that the end here writes and reads, of RDMA
  * @rdma: what keeps the rings like those of another host, NULL if both ends are
  *	here; set before the state of a socket says that there are rings
+ * @revoke: see l5_map_revoke_later(); has a reference while it is queued
  * @rcu: delays the end
  */
 struct l5_conn {
@@ -217,6 +244,7 @@ struct l5_conn {
 	struct l5_end end[2];
 	u32 wish[2];
 	struct l5_rdma *rdma;
+	struct work_struct revoke;
 	struct rcu_head rcu;
 };
 
@@ -426,7 +454,21 @@ int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma);
 int l5_map_ioctl(struct l5_sock *l5, unsigned int cmd, unsigned long arg);
 void l5_map_flag(struct l5_end *e, u32 flags);
 void l5_map_note(struct l5_sock *l5);
-int l5_map_lone_page(struct vm_area_struct *vma, struct page *page);
+void l5_map_revoke(struct l5_conn *conn);
+void l5_map_revoke_later(struct l5_conn *conn);
+void l5_map_conn(struct l5_conn *conn);
+int l5_map_init(void);
+void l5_map_exit(void);
+int l5_view_open(struct l5_view *view, const struct file_operations *fops,
+		 void *data);
+void l5_view_close(struct l5_view *view);
+void l5_view_zap(struct l5_view *view);
+vm_fault_t l5_view_scratch(struct l5_view *view, struct vm_fault *vmf,
+			   unsigned int which);
+void l5_map_place(struct vm_area_struct *vma, struct l5_view *view,
+		  const struct vm_operations_struct *ops, unsigned long clear);
+int l5_map_split(struct vm_area_struct *vma, unsigned long addr);
+int l5_map_mremap(struct vm_area_struct *vma);
 bool l5_map_forget(struct l5_end *e, u32 id, u32 *word, u32 old, u32 to);
 
 /* io.c */
@@ -598,6 +640,7 @@ void l5_poller_exit(struct l5_net *ln);
 
 /* mailbox.c */
 int l5_mailbox_mmap(struct l5_sock *l5, struct vm_area_struct *vma);
+void l5_mailbox_revoke(struct l5_sock *l5);
 void l5_mailbox_release(struct l5_sock *l5);
 u32 l5_rdma_mailbox(const struct l5_sock *l5);
 
@@ -647,6 +690,7 @@ static inline int l5_mailbox_mmap(struct l5_sock *l5,
 	return -EOPNOTSUPP;
 }
 
+static inline void l5_mailbox_revoke(struct l5_sock *l5) { }
 static inline void l5_mailbox_release(struct l5_sock *l5) { }
 static inline u32 l5_rdma_mailbox(const struct l5_sock *l5) { return 0; }
 

@@ -13,6 +13,8 @@
  * sends.
  */
 #include <linux/bitmap.h>
+#include <linux/file.h>
+#include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/refcount.h>
 #include <linux/slab.h>
@@ -24,14 +26,20 @@
 /**
  * struct l5_mailbox - a page of bytes
  * @ref: see rdma.h
- * @page: itself; who has it mapped has it by itself
+ * @page: itself
  * @lock: guards @used
+ * @views: the files of its mappings, under @map_lock
+ * @revoked: they are not to have the page any more, likewise
+ * @map_lock: see l5.h
  * @used: bytes that are some connection's
  */
 struct l5_mailbox {
 	refcount_t ref;
 	struct page *page;
 	spinlock_t lock;
+	struct list_head views;
+	bool revoked;
+	struct mutex map_lock;
 	DECLARE_BITMAP(used, L5_MAILBOX_SIZE);
 };
 
@@ -143,7 +151,100 @@ static struct l5_mailbox *l5_mailbox_make(void)
 	}
 	refcount_set(&box->ref, 1);
 	spin_lock_init(&box->lock);
+	INIT_LIST_HEAD(&box->views);
+	mutex_init(&box->map_lock);
 	return box;
+}
+
+/**
+ * struct l5_mailbox_view - a mapping of a mailbox
+ * @view: its file, which owns this; in l5_mailbox.views
+ * @box: the mailbox, with a reference
+ */
+struct l5_mailbox_view {
+	struct l5_view view;
+	struct l5_mailbox *box;
+};
+
+static vm_fault_t l5_mailbox_fault(struct vm_fault *vmf)
+{
+	struct l5_mailbox_view *v = vmf->vma->vm_file->private_data;
+	struct l5_mailbox *box = v->box;
+	vm_fault_t ret;
+
+	mutex_lock(&box->map_lock);
+	if (box->revoked)
+		ret = l5_view_scratch(&v->view, vmf, 0);
+	else
+		ret = vmf_insert_page(vmf->vma, vmf->address, box->page);
+	mutex_unlock(&box->map_lock);
+	return ret;
+}
+
+static const struct vm_operations_struct l5_mailbox_vm_ops = {
+	.fault		= l5_mailbox_fault,
+	.may_split	= l5_map_split,
+	.mremap		= l5_map_mremap,
+};
+
+static int l5_mailbox_view_release(struct inode *inode, struct file *file)
+{
+	struct l5_mailbox_view *v = file->private_data;
+
+	mutex_lock(&v->box->map_lock);
+	list_del(&v->view.node);
+	mutex_unlock(&v->box->map_lock);
+	l5_mailbox_put(v->box);
+	l5_view_close(&v->view);
+	kfree(v);
+	return 0;
+}
+
+static const struct file_operations l5_mailbox_fops = {
+	.owner		= THIS_MODULE,
+	.release	= l5_mailbox_view_release,
+	.llseek		= noop_llseek,
+};
+
+static struct l5_mailbox_view *l5_mailbox_view(struct l5_mailbox *box)
+{
+	struct l5_mailbox_view *v = kzalloc(sizeof(*v), GFP_KERNEL_ACCOUNT);
+	int err;
+
+	if (!v)
+		return ERR_PTR(-ENOMEM);
+	err = l5_view_open(&v->view, &l5_mailbox_fops, v);
+	if (err) {
+		kfree(v);
+		return ERR_PTR(err);
+	}
+	refcount_inc(&box->ref);
+	v->box = box;
+	mutex_lock(&box->map_lock);
+	list_add(&v->view.node, &box->views);
+	mutex_unlock(&box->map_lock);
+	return v;
+}
+
+/**
+ * l5_mailbox_revoke() - take a mailbox out of all processes, for good
+ * @l5: a listener, or any other socket
+ *
+ * Context: process, while @l5 cannot be released.
+ */
+void l5_mailbox_revoke(struct l5_sock *l5)
+{
+	/* Z, as l5_mailbox_get() */
+	struct l5_mailbox *box = smp_load_acquire(&l5->mailbox);
+	struct l5_mailbox_view *v;
+
+	if (!box)
+		return;
+	mutex_lock(&box->map_lock);
+	box->revoked = true;
+	list_for_each_entry(v, &box->views, view.node)
+		l5_view_zap(&v->view);
+	mutex_unlock(&box->map_lock);
 }
 
 /**
@@ -158,6 +259,7 @@ static struct l5_mailbox *l5_mailbox_make(void)
 int l5_mailbox_mmap(struct l5_sock *l5, struct vm_area_struct *vma)
 {
 	struct l5_mailbox *box, *mine;
+	struct l5_mailbox_view *v;
 
 	if (l5_state(l5) != L5_LISTEN)
 		return -EINVAL;
@@ -180,10 +282,11 @@ int l5_mailbox_mmap(struct l5_sock *l5, struct vm_area_struct *vma)
 		else
 			box = mine;
 	}
-	/* as for rings: nothing of this keeps the socket, or goes to a child */
-	l5_vm_flags(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTDUMP |
-		    VM_DONTCOPY, VM_MAYEXEC);
-	return l5_map_lone_page(vma, box->page);
+	v = l5_mailbox_view(box);
+	if (IS_ERR(v))
+		return PTR_ERR(v);
+	l5_map_place(vma, &v->view, &l5_mailbox_vm_ops, VM_MAYEXEC);
+	return 0;
 }
 
 /**

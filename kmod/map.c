@@ -7,6 +7,11 @@
  * call can undo and FOLL_FORCE respects. Pages are there before mmap() returns
  * and stay until the last mapping is gone, so there is no SIGBUS.
  *
+ * Page tables are filled by faults alone, a whole region by the first of them,
+ * and under map_lock: by then the vma can be found from the file, so that who
+ * takes pages back (l5_map_revoke()) finds all that was ever filled. A fault
+ * that comes later gets a page that nobody else has, and again no SIGBUS.
+ *
  * A mapping is to the socket what a pair of binoculars is to a ship: it must
  * not keep it afloat. So an anonymous file takes the socket's place in the vma:
  * close() of the last descriptor is the socket's release, whoever maps it. That
@@ -22,9 +27,12 @@
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
+#include <linux/pagemap.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
+#include <linux/workqueue.h>
+#include <net/tcp_states.h>
 
 #include "l5.h"
 
@@ -37,21 +45,91 @@
 
 /**
  * struct l5_mapper - what a process has mapped of an end
+ * @view: its file, which owns this; in l5_end.mappers
  * @conn: the connection, with a reference
  * @end: index of the end
  * @id: its number for the lock words
  * @mm: the process, only ever compared
- * @file: that the vmas refer to, which owns this
- * @node: in l5_end.mappers
  */
 struct l5_mapper {
+	struct l5_view view;
 	struct l5_conn *conn;
 	int end;
 	u32 id;
 	const struct mm_struct *mm;
-	struct file *file;
-	struct list_head node;
 };
+
+/**
+ * l5_view_open() - make the file that vmas are to refer to
+ * @view: zeroed, in what @fops->release frees
+ * @fops: of the file
+ * @data: its private data
+ *
+ * The inode is everybody's who has an anonymous file, so what the vmas are
+ * linked in, and can be found and emptied by, is the view's own.
+ *
+ * Return: 0 and @view->file, or an error.
+ */
+int l5_view_open(struct l5_view *view, const struct file_operations *fops,
+		 void *data)
+{
+	struct file *file = anon_inode_getfile("[l5]", fops, data, O_RDWR);
+
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	address_space_init_once(&view->mapping);
+	view->mapping.host = file_inode(file);
+	view->mapping.a_ops = file->f_mapping->a_ops;
+	mapping_set_gfp_mask(&view->mapping, GFP_HIGHUSER);
+	file->f_mapping = &view->mapping;
+	view->file = file;
+	return 0;
+}
+
+/**
+ * l5_view_close() - from the release of its file: no vma is left
+ * @view: the view
+ */
+void l5_view_close(struct l5_view *view)
+{
+	int i;
+
+	for (i = 0; i < L5_SCRATCH_PAGES; i++)
+		if (view->scratch[i])
+			put_page(view->scratch[i]);
+}
+
+/**
+ * l5_view_zap() - take all pages out of a view
+ * @view: the view
+ *
+ * Context: may sleep; what faults look at to fill it is locked and says no.
+ */
+void l5_view_zap(struct l5_view *view)
+{
+	unmap_mapping_range(&view->mapping, 0, 0, 1);
+}
+
+/**
+ * l5_view_scratch() - answer a fault with a page of no meaning
+ * @view: the view
+ * @vmf: the fault
+ * @which: of the view's, less than L5_SCRATCH_PAGES; one that can be written
+ *	is not to be what another region shows
+ *
+ * Context: as l5_view_zap().
+ * Return: of the fault.
+ */
+vm_fault_t l5_view_scratch(struct l5_view *view, struct vm_fault *vmf,
+			   unsigned int which)
+{
+	if (!view->scratch[which])
+		view->scratch[which] = alloc_page(GFP_KERNEL_ACCOUNT |
+						  __GFP_ZERO);
+	if (!view->scratch[which])
+		return VM_FAULT_OOM;
+	return vmf_insert_page(vmf->vma, vmf->address, view->scratch[which]);
+}
 
 /* The process will not give back what it holds. */
 static void l5_mapper_died(struct l5_mapper *m, u32 *word)
@@ -70,7 +148,7 @@ static int l5_mapper_release(struct inode *inode, struct file *file)
 	struct l5_end *e = &m->conn->end[m->end];
 
 	mutex_lock(&e->map_lock);
-	list_del(&m->node);
+	list_del(&m->view.node);
 	mutex_unlock(&e->map_lock);
 	l5_mapper_died(m, &e->ctrl->tx_lock);
 	l5_mapper_died(m, &e->ctrl->rx_lock);
@@ -78,6 +156,7 @@ static int l5_mapper_release(struct inode *inode, struct file *file)
 	/* it may have died between moving a cursor and ringing */
 	l5_conn_ring(m->conn, !m->end, L5_BELL_DATA | L5_BELL_ROOM);
 	l5_conn_put(m->conn);
+	l5_view_close(&m->view);
 	kfree(m);
 	return 0;
 }
@@ -93,7 +172,7 @@ static struct l5_mapper *l5_mapper_find(struct l5_end *e)
 	struct l5_mapper *m;
 
 	lockdep_assert_held(&e->map_lock);
-	list_for_each_entry(m, &e->mappers, node)
+	list_for_each_entry(m, &e->mappers, view.node)
 		if (m->mm == current->mm)
 			return m;
 	return NULL;
@@ -104,7 +183,7 @@ static struct l5_mapper *l5_mapper_numbered(struct l5_end *e, u32 id)
 	struct l5_mapper *m;
 
 	lockdep_assert_held(&e->map_lock);
-	list_for_each_entry(m, &e->mappers, node)
+	list_for_each_entry(m, &e->mappers, view.node)
 		if (m->id == id)
 			return m;
 	return NULL;
@@ -136,16 +215,15 @@ static struct l5_mapper *l5_mapper_new(struct l5_sock *l5)
 {
 	struct l5_end *e = l5_own(l5);
 	struct l5_mapper *m;
+	int err;
 
 	m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
 	if (!m)
 		return ERR_PTR(-ENOMEM);
-	m->file = anon_inode_getfile("[l5]", &l5_mapper_fops, m, O_RDWR);
-	if (IS_ERR(m->file)) {
-		struct file *file = m->file;
-
+	err = l5_view_open(&m->view, &l5_mapper_fops, m);
+	if (err) {
 		kfree(m);
-		return ERR_CAST(file);
+		return ERR_PTR(err);
 	}
 	/* after a thousand million of them numbers come again */
 	do {
@@ -157,7 +235,7 @@ static struct l5_mapper *l5_mapper_new(struct l5_sock *l5)
 	m->conn = l5->conn;
 	m->end = l5->end;
 	refcount_inc(&m->conn->ref);
-	list_add(&m->node, &e->mappers);
+	list_add(&m->view.node, &e->mappers);
 	l5_count(l5, L5_STAT_MAPS, 1);
 	return m;
 }
@@ -173,7 +251,7 @@ static struct l5_mapper *l5_mapper_get(struct l5_sock *l5)
 
 	mutex_lock(&e->map_lock);
 	m = l5_mapper_find(e);
-	if (!m || !l5_file_get(m->file))
+	if (!m || !l5_file_get(m->view.file))
 		m = l5_mapper_new(l5);
 	mutex_unlock(&e->map_lock);
 	return m;
@@ -205,21 +283,72 @@ static struct page *l5_map_page(struct l5_conn *conn, int end, pgoff_t pgoff)
 	}
 }
 
-/* Only after MADV_DONTNEED and the like: the pages are still there. */
+/* The ring that a region shows, if it is one. */
+static struct l5_end *l5_map_ring(struct l5_mapper *m, unsigned int region)
+{
+	if (region == L5_REGION(L5_MMAP_TX))
+		return &m->conn->end[m->end];
+	if (region == L5_REGION(L5_MMAP_RX))
+		return &m->conn->end[!m->end];
+	return NULL;
+}
+
+/*
+ * Fill a region, whole if nothing is there yet. What is there already stops
+ * that: another thread was first, or parts were dropped (MADV_DONTNEED).
+ */
+static vm_fault_t l5_map_fill(struct vm_fault *vmf, struct l5_mapper *m)
+{
+	struct l5_end *ring = l5_map_ring(m, vmf->pgoff >> L5_REGION_SHIFT);
+	struct vm_area_struct *vma = vmf->vma;
+	unsigned long addr = vma->vm_start, num;
+	int err = 0;
+
+	for (; ring && addr < vma->vm_end && !err; addr += ring->size) {
+		num = ring->size >> PAGE_SHIFT;
+		err = vm_insert_pages(vma, addr, ring->pages, &num);
+	}
+	if (ring && !err)
+		return VM_FAULT_NOPAGE;
+	return vmf_insert_page(vma, vmf->address,
+			       l5_map_page(m->conn, m->end, vmf->pgoff));
+}
+
+/* In place of what was taken back. What only the kernel writes was not. */
+static vm_fault_t l5_map_fill_gone(struct vm_fault *vmf, struct l5_mapper *m)
+{
+	switch (vmf->pgoff >> L5_REGION_SHIFT) {
+	case L5_REGION(L5_MMAP_STATE):
+		return l5_map_fill(vmf, m);
+	case L5_REGION(L5_MMAP_OWN):
+		return l5_view_scratch(&m->view, vmf, 1);
+	case L5_REGION(L5_MMAP_TX):
+		return l5_view_scratch(&m->view, vmf, 2);
+	default:
+		/* of these none can be written */
+		return l5_view_scratch(&m->view, vmf, 0);
+	}
+}
+
 static vm_fault_t l5_map_fault(struct vm_fault *vmf)
 {
 	struct l5_mapper *m = vmf->vma->vm_file->private_data;
-	struct page *page = l5_map_page(m->conn, m->end, vmf->pgoff);
+	struct l5_end *e = &m->conn->end[m->end];
+	vm_fault_t ret;
 
-	return vmf_insert_page(vmf->vma, vmf->address, page);
+	mutex_lock(&e->map_lock);
+	ret = e->revoked ? l5_map_fill_gone(vmf, m) : l5_map_fill(vmf, m);
+	mutex_unlock(&e->map_lock);
+	return ret;
 }
 
-static int l5_map_split(struct vm_area_struct *vma, unsigned long addr)
+/* A view is whole or gone. */
+int l5_map_split(struct vm_area_struct *vma, unsigned long addr)
 {
 	return -EINVAL;
 }
 
-static int l5_map_mremap(struct vm_area_struct *vma)
+int l5_map_mremap(struct vm_area_struct *vma)
 {
 	return -EINVAL;
 }
@@ -232,7 +361,7 @@ static const struct vm_operations_struct l5_map_ops = {
 
 /*
  * Make a connection ready for being mapped by this end.
- * Return: 0, or -ENOMEM.
+ * Return: 0, -ENOMEM, or -ENOTCONN if it is not to be any more.
  */
 static int l5_map_prepare(struct l5_sock *l5)
 {
@@ -243,6 +372,10 @@ static int l5_map_prepare(struct l5_sock *l5)
 	if (l5_ring_populate(l5->conn))
 		return -ENOMEM;
 	mutex_lock(&own->map_lock);
+	if (own->revoked) {
+		mutex_unlock(&own->map_lock);
+		return -ENOTCONN;
+	}
 	if (!own->state) {
 		page = l5_conn_page(l5->conn, l5->end);
 		if (!page) {
@@ -265,25 +398,9 @@ static int l5_map_prepare(struct l5_sock *l5)
 		smp_store_mb(own->state, state);
 		l5_map_note(l5);
 	}
-	mutex_unlock(&own->map_lock);
 	set_bit(L5_END_MAPPED, &own->flags);
+	mutex_unlock(&own->map_lock);
 	return 0;
-}
-
-static int l5_map_insert(struct vm_area_struct *vma, struct l5_mapper *m,
-			 struct l5_end *ring)
-{
-	unsigned long addr = vma->vm_start, num;
-	int err = 0;
-
-	if (!ring)
-		return vm_insert_page(vma, addr, l5_map_page(m->conn, m->end,
-							     vma->vm_pgoff));
-	for (; addr < vma->vm_end && !err; addr += ring->size) {
-		num = ring->size >> PAGE_SHIFT;
-		err = vm_insert_pages(vma, addr, ring->pages, &num);
-	}
-	return err;
 }
 
 /* May a socket be mapped, and if not, is there hope? */
@@ -303,50 +420,24 @@ static int l5_map_able(struct l5_sock *l5)
 	}
 }
 
-static vm_fault_t l5_lone_fault(struct vm_fault *vmf)
-{
-	return vmf_insert_page(vmf->vma, vmf->address,
-			       vmf->vma->vm_file->private_data);
-}
-
-static int l5_lone_release(struct inode *inode, struct file *file)
-{
-	put_page(file->private_data);
-	return 0;
-}
-
-static const struct vm_operations_struct l5_lone_ops = {
-	.fault		= l5_lone_fault,
-	.may_split	= l5_map_split,
-	.mremap		= l5_map_mremap,
-};
-
-static const struct file_operations l5_lone_fops = {
-	.owner		= THIS_MODULE,
-	.release	= l5_lone_release,
-	.llseek		= noop_llseek,
-};
-
 /**
- * l5_map_lone_page() - map a page without keeping the socket
- * @vma: where, of one page
- * @page: which
+ * l5_map_place() - let a vma show a view
+ * @vma: where; mmap() of a socket asks
+ * @view: what, with a reference to its file, which goes to @vma
+ * @ops: with which faults
+ * @clear: flags that @vma is not to have
  *
  * Context: mmap_lock held for writing.
- * Return: 0 or -ENOMEM.
  */
-int l5_map_lone_page(struct vm_area_struct *vma, struct page *page)
+void l5_map_place(struct vm_area_struct *vma, struct l5_view *view,
+		  const struct vm_operations_struct *ops, unsigned long clear)
 {
-	struct file *file = anon_inode_getfile("[l5]", &l5_lone_fops, page,
-					       O_RDWR);
-
-	if (IS_ERR(file))
-		return PTR_ERR(file);
-	get_page(page);
-	vma_set_file(vma, file);
-	fput(file);
-	vma->vm_ops = &l5_lone_ops;
-	return vm_insert_page(vma, vma->vm_start, page);
+	vma_set_file(vma, view->file);
+	fput(view->file);
+	vma->vm_ops = ops;
+	/* nothing of this keeps the socket, or goes to a child */
+	l5_vm_flags(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTDUMP |
+		    VM_DONTCOPY, clear);
 }
 
 /**
@@ -356,7 +447,7 @@ int l5_map_lone_page(struct vm_area_struct *vma, struct page *page)
  * @vma: what the caller wants: L5_MMAP_*
  *
  * Context: mmap_lock held for writing.
- * Return: 0, -ENOTCONN, -EOPNOTSUPP without rings, -EINVAL for no such region
+ * Return: 0, -ENOTCONN, also if it was revoked, -EOPNOTSUPP without rings, -EINVAL for no such region
  * or length or without MAP_SHARED, -EACCES for what cannot be written or run,
  * -ENOMEM.
  */
@@ -375,6 +466,10 @@ int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma)
 	err = l5_map_able(l5);
 	if (err)
 		return err;
+	/* nothing to come: also what was ended before it had rings */
+	if (l5->proto != L5PROTO_UNIX &&
+	    READ_ONCE(l5->boot->sk->sk_state) == TCP_CLOSE)
+		return -ENOTCONN;
 	switch (off) {
 	case L5_MMAP_OWN:
 		writable = true;
@@ -411,12 +506,110 @@ int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma)
 	m = l5_mapper_get(l5);
 	if (IS_ERR(m))
 		return PTR_ERR(m);
-	vma_set_file(vma, m->file);
-	fput(m->file);
-	vma->vm_ops = &l5_map_ops;
-	l5_vm_flags(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTDUMP |
-		    VM_DONTCOPY, flags);
-	return l5_map_insert(vma, m, ring);
+	l5_map_place(vma, &m->view, &l5_map_ops, flags);
+	return 0;
+}
+
+/* Of one end; what it holds of the lock words it cannot give back any more. */
+static void l5_map_revoke_end(struct l5_conn *conn, int end)
+{
+	struct l5_end *e = &conn->end[end];
+	struct l5_mapper *m;
+
+	mutex_lock(&e->map_lock);
+	list_for_each_entry(m, &e->mappers, view.node) {
+		l5_view_zap(&m->view);
+		l5_mapper_died(m, &e->ctrl->tx_lock);
+		l5_mapper_died(m, &e->ctrl->rx_lock);
+	}
+	mutex_unlock(&e->map_lock);
+	l5_conn_unlocked(conn, end);
+	l5_conn_changed(conn, end);
+}
+
+/**
+ * l5_map_revoke() - take a connection's memory out of all processes, for good
+ * @conn: the connection, with a reference
+ *
+ * From now on none of them reads what another writes by means of a mapping,
+ * and none can map it again (ENOTCONN). If one had, what is unread in the rings
+ * is not to be trusted any more, for it may be half written: a receive is an
+ * error, the bootstrap's if it has one. Else system calls go on as ever.
+ *
+ * A process may have pages that it pinned before, by io_uring or a pipe: these
+ * cannot be taken back.
+ *
+ * Context: process; takes map_lock of each end in turn. May be called again.
+ */
+void l5_map_revoke(struct l5_conn *conn)
+{
+	bool mapped = false;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		struct l5_end *e = &conn->end[i];
+
+		mutex_lock(&e->map_lock);
+		e->revoked = true;
+		l5_map_flag(e, L5_MAP_TX_ASK | L5_MAP_RX_ASK | L5_MAP_GONE);
+		mapped |= test_bit(L5_END_MAPPED, &e->flags);
+		mutex_unlock(&e->map_lock);
+	}
+	for (i = 0; i < 2 && mapped; i++)
+		set_bit(L5_END_REVOKED, &conn->end[i].flags);
+	/*
+	 * AC, pairs with AB in l5_ring_spoilt(), and in a process with its look
+	 * at L5_MAP_GONE after it has copied: said first, then done. Who reads
+	 * a header that was stored when the payload before it no longer went
+	 * to the ring finds that out.
+	 */
+	smp_mb();
+	for (i = 0; i < 2; i++)
+		l5_map_revoke_end(conn, i);
+}
+
+static struct workqueue_struct *l5_map_wq;
+
+static void l5_map_revoke_work(struct work_struct *work)
+{
+	struct l5_conn *conn = container_of(work, struct l5_conn, revoke);
+
+	l5_map_revoke(conn);
+	l5_conn_put(conn);
+}
+
+/**
+ * l5_map_revoke_later() - l5_map_revoke() from where it cannot be called
+ * @conn: the connection, which the caller keeps alive
+ *
+ * Context: any.
+ */
+void l5_map_revoke_later(struct l5_conn *conn)
+{
+	refcount_inc(&conn->ref);
+	if (!queue_work(l5_map_wq, &conn->revoke))
+		l5_conn_put(conn);
+}
+
+/**
+ * l5_map_conn() - of a connection that is being made
+ * @conn: the connection
+ */
+void l5_map_conn(struct l5_conn *conn)
+{
+	INIT_WORK(&conn->revoke, l5_map_revoke_work);
+}
+
+int l5_map_init(void)
+{
+	l5_map_wq = alloc_workqueue("af_l5", WQ_UNBOUND, 0);
+	return l5_map_wq ? 0 : -ENOMEM;
+}
+
+/* No socket is left, so there is nobody to ask for more. */
+void l5_map_exit(void)
+{
+	destroy_workqueue(l5_map_wq);
 }
 
 /**

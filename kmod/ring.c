@@ -209,6 +209,14 @@ static int l5_ring_next(struct l5_end *ring, struct l5_cons *c)
 	return ret < 0 ? -EPROTO : ret;
 }
 
+/* May what was read be what nobody ever sent? See l5_map_revoke(). */
+static bool l5_ring_spoilt(const struct l5_end *own)
+{
+	/* AB, pairs with AC: the bytes, then whether they are to be trusted */
+	smp_rmb();
+	return unlikely(test_bit(L5_END_REVOKED, &own->flags));
+}
+
 /**
  * l5_ring_read() - take bytes out of the ring
  * @l5: a socket in state L5_SHM, its rx_lock held
@@ -217,7 +225,8 @@ static int l5_ring_next(struct l5_end *ring, struct l5_cons *c)
  * @discard: do not copy, only count
  *
  * Context: may sleep.
- * Return: bytes taken, -EAGAIN if the ring is empty, -EFAULT, -EPROTO.
+ * Return: bytes taken, -EAGAIN if the ring is empty, -EFAULT, -EPROTO,
+ * -ECONNRESET if what is there was revoked.
  */
 ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		     bool discard)
@@ -240,6 +249,12 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		if (n < part) {
 			iov_iter_revert(to, n);
 			err = -EFAULT;
+			break;
+		}
+		if (l5_ring_spoilt(own)) {
+			if (!discard)
+				iov_iter_revert(to, n);
+			err = -ECONNRESET;
 			break;
 		}
 		freed += l5_cons_take(c, own->ctrl, n);
@@ -326,6 +341,10 @@ ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 				return -EFAULT;
 			iov_iter_revert(to, n);
 			return done;
+		}
+		if (l5_ring_spoilt(own)) {
+			iov_iter_revert(to, n);
+			return done ?: -ECONNRESET;
 		}
 		done += n;
 		if (done == len)
