@@ -512,6 +512,7 @@ void l5_boot_release(struct l5_sock *l5)
 	sock_release(boot);
 	if (l5->conn)
 		l5_conn_put(l5->conn);
+	l5_payer_put(&l5->payer);
 }
 
 /**
@@ -611,8 +612,11 @@ static void l5_connect_begin(struct l5_sock *l5)
 			l5_conn_put(l5->conn);
 		l5->end = L5_CLIENT;
 		l5->conn = l5_conn_alloc(l5);
-		if (!l5->conn)
-			why = L5_REASON_NOMEM;
+		if (IS_ERR(l5->conn)) {
+			why = PTR_ERR(l5->conn) == -EDQUOT ? L5_REASON_LIMIT :
+							     L5_REASON_NOMEM;
+			l5->conn = NULL;
+		}
 	}
 	l5->why = why;
 	l5_set_state(l5, L5_CONNECTING, L5_REASON_NONE);
@@ -787,6 +791,10 @@ int l5_listen(struct socket *sock, int backlog)
 		err = -EINVAL;
 		goto out;
 	}
+	if (!l5->payer.acct && l5_payer_get(&l5->payer, l5->ln)) {
+		err = -ENOMEM;
+		goto out;
+	}
 	/* nothing listens, be it for a moment, that is not ready to */
 	if (fresh) {
 		l5_meet_reopen(l5);
@@ -825,6 +833,7 @@ static void l5_accepted(struct l5_sock *l5, struct l5_sock *listener,
 	enum l5_reason why;
 
 	if (conn && conn->paired) {
+		l5_conn_accepted(conn, l5->ln);
 		l5_conn_attach(conn, L5_SERVER, l5);
 		l5_set_state(l5, L5_SHM, L5_REASON_NONE);
 		return;

@@ -2,119 +2,78 @@
 /*
  * AF_L5: a connection, from its memory to who is told of what.
  *
- * Pages are counted against the namespace's limit and charged to the memory
- * cgroup that connected. Each ring is granted L5_GRANT pages when the ends are
- * paired, or there is no pair; with those alone bytes always flow, so later
- * shortage makes a ring small, but fails no send. Only the first send of a ring
- * allocates them, and is ENOBUFS if there is no memory even for that. Pages are
- * freed with the connection and not before.
+ * Each page is charged to who writes it, see acct.c. A connection is granted,
+ * when it is made and at the cost of who makes it, its control and state pages
+ * and L5_GRANT pages for each ring, or there is none; with those alone bytes
+ * always flow, so later shortage makes a ring small, but fails no send. Only
+ * the first send of a ring allocates them, and is ENOBUFS if there is no memory
+ * even for that. Pages are freed with the connection and not before.
  */
 #include <linux/log2.h>
-#include <linux/memcontrol.h>
-#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
 
 #include "ring.h"
 
-/* What a connection is sure of: pages of both rings, two control pages. */
-#define L5_GRANT_PAIR	(2 * L5_GRANT + 2)
-
-/*
- * @hard: what the connection cannot do without. For more than that nobody in
- * the connecting task's memory cgroup is to be killed.
- */
-struct page *l5_page_alloc(struct l5_conn *conn, bool hard)
-{
-	struct mem_cgroup *old = set_active_memcg(conn->memcg);
-	struct page *page;
-
-	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN |
-			  (hard ? 0 : __GFP_NORETRY));
-	set_active_memcg(old);
-	if (page)
-		atomic_long_inc(&conn->acct->pages);
-	return page;
-}
-
-/* Ask the namespace for more pages. */
-bool l5_reserve(struct l5_acct *acct, long pages)
-{
-	unsigned long max = READ_ONCE(acct->max_kb) >> (PAGE_SHIFT - 10);
-
-	if (atomic_long_add_return(pages, &acct->reserved) <= (long)max)
-		return true;
-	atomic_long_sub(pages, &acct->reserved);
-	return false;
-}
-
-/* Give back a page of l5_page_alloc(), and its place in the account. */
-void l5_page_free(struct l5_conn *conn, struct page *page)
-{
-	if (!page)
-		return;
-	/* who has it mapped or pinned keeps it; it is never used again here */
-	put_page(page);
-	atomic_long_dec(&conn->acct->pages);
-}
+/* What a connection is sure of: of both ends ring, control and state page. */
+#define L5_GRANT_PAIR	(2 * (L5_GRANT + 2))
 
 /**
- * l5_conn_page() - a page for what is not ring
- * @conn: the connection that is charged
+ * l5_conn_page() - the state page of an end
+ * @conn: the connection
+ * @end: whose
  *
  * Return: the page, zeroed, or NULL.
  */
-struct page *l5_conn_page(struct l5_conn *conn)
+struct page *l5_conn_page(struct l5_conn *conn, int end)
 {
-	return l5_page_alloc(conn, false);
-}
+	struct l5_end *e = &conn->end[end];
+	struct page *page;
 
-/**
- * l5_conn_page_free() - give one back, or leave it to who has it mapped
- * @conn: the connection
- * @page: the page, or NULL
- */
-void l5_conn_page_free(struct l5_conn *conn, struct page *page)
-{
-	l5_page_free(conn, page);
+	mutex_lock(&e->fill_lock);
+	page = l5_page_alloc(&e->payer, false);
+	mutex_unlock(&e->fill_lock);
+	return page;
 }
 
 /**
  * l5_conn_make() - make a connection that has no rings yet
- * @ln: the namespace that is charged
- * @memcg: whose memory cgroup is, or NULL
+ * @payer: who pays for both ends
  *
  * Context: may sleep.
- * Return: the connection with one reference, or NULL.
+ * Return: the connection with one reference, -EDQUOT at a limit, -ENOMEM.
  */
-struct l5_conn *l5_conn_make(struct l5_net *ln, struct mem_cgroup *memcg)
+struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 {
 	struct l5_conn *conn;
 	int i;
 
+	if (!l5_reserve(payer, L5_GRANT_PAIR))
+		return ERR_PTR(-EDQUOT);
 	conn = kzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
-	if (!conn)
-		return NULL;
+	if (!conn) {
+		l5_unreserve(payer, L5_GRANT_PAIR);
+		return ERR_PTR(-ENOMEM);
+	}
 	refcount_set(&conn->ref, 1);
-	conn->acct = ln->acct;
-	refcount_inc(&conn->acct->ref);
-	conn->memcg = l5_memcg_get(memcg);
 	l5_meet_init_conn(conn);
 	l5_map_conn(conn);
 	for (i = 0; i < 2; i++) {
 		struct l5_end *end = &conn->end[i];
 
+		l5_payer_copy(&end->payer, payer);
+		end->granted = L5_GRANT;
 		mutex_init(&end->fill_lock);
 		mutex_init(&end->map_lock);
 		INIT_LIST_HEAD(&end->mappers);
 		init_waitqueue_head(&end->lock_wait);
 	}
 	for (i = 0; i < 2; i++) {
-		struct page *page = l5_page_alloc(conn, true);
+		struct page *page = l5_page_alloc(payer, true);
 
 		if (!page) {
 			l5_conn_put(conn);
-			return NULL;
+			return ERR_PTR(-ENOMEM);
 		}
 		conn->end[i].ctrl = page_address(page);
 		/* who polls already has armed nothing */
@@ -128,15 +87,18 @@ struct l5_conn *l5_conn_make(struct l5_net *ln, struct mem_cgroup *memcg)
  * @client: the socket; its namespace and the current task are charged
  *
  * Context: may sleep.
- * Return: the connection with one reference, or NULL.
+ * Return: as l5_conn_make().
  */
 struct l5_conn *l5_conn_alloc(struct l5_sock *client)
 {
-	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(current->mm);
-	struct l5_conn *conn = l5_conn_make(client->ln, memcg);
+	struct l5_payer payer;
+	struct l5_conn *conn;
 
-	mem_cgroup_put(memcg);
-	if (conn)
+	if (l5_payer_get(&payer, client->ln))
+		return ERR_PTR(-ENOMEM);
+	conn = l5_conn_make(&payer);
+	l5_payer_put(&payer);
+	if (!IS_ERR(conn))
 		conn->client = client;
 	return conn;
 }
@@ -150,16 +112,18 @@ static void l5_conn_free_rcu(struct rcu_head *rcu)
 	for (i = 0; i < 2; i++) {
 		struct l5_end *end = &conn->end[i];
 
+		/* who made the connection made both */
 		if (end->ctrl)
-			l5_page_free(conn, virt_to_page(end->ctrl));
+			l5_page_free(&conn->end[0].payer,
+				     virt_to_page(end->ctrl));
 		if (end->state)
-			l5_page_free(conn, virt_to_page(end->state));
+			l5_page_free(&end->payer, virt_to_page(end->state));
 		for (n = 0; end->pages && n < end->size >> PAGE_SHIFT; n++)
-			l5_page_free(conn, end->pages[n]);
+			l5_page_free(&end->payer, end->pages[n]);
 		kvfree(end->pages);
 	}
-	mem_cgroup_put(conn->memcg);
-	l5_acct_put(conn->acct);
+	for (i = 0; i < 2; i++)
+		l5_payer_put(&conn->end[i].payer);
 	if (conn->rdma)
 		l5_rdma_put(conn->rdma);
 	kfree(conn);
@@ -173,36 +137,41 @@ static void l5_conn_free_rcu(struct rcu_head *rcu)
  */
 void l5_conn_put(struct l5_conn *conn)
 {
+	int i;
+
 	if (!refcount_dec_and_test(&conn->ref))
 		return;
-	if (conn->paired) {
-		atomic_long_dec(&conn->acct->pairs);
-		atomic_long_sub(L5_GRANT_PAIR - 2 * L5_GRANT +
-				conn->end[0].granted + conn->end[1].granted,
-				&conn->acct->reserved);
-	}
+	if (conn->paired)
+		atomic_long_dec(&conn->end[0].payer.acct->pairs);
+	l5_unreserve(&conn->end[0].payer, L5_GRANT_PAIR);
+	for (i = 0; i < 2; i++)
+		l5_unreserve(&conn->end[i].payer,
+			     conn->end[i].granted - L5_GRANT);
 	/* a peer may still be ringing, see l5_bell() */
 	call_rcu(&conn->rcu, l5_conn_free_rcu);
 }
 
 /*
  * What the writer's SO_SNDBUF and the reader's SO_RCVBUF ask for, the larger,
- * as a power of two. Only a size that was set counts: the kernel's own default
- * for TCP says nothing about rings. Half of the value is what the caller gave
- * to setsockopt(), the rest was TCP's overhead.
+ * as a power of two. But the writer pays, so the reader gets no more than it
+ * would have without having asked, unless the writer asks as well. Only a size
+ * that was set counts: the kernel's own default for TCP says nothing about
+ * rings. Half of the value is what the caller gave to setsockopt(), the rest
+ * was TCP's overhead.
  */
 static u32 l5_ring_size(struct l5_net *ln, const struct sock *writer,
 			const struct sock *reader)
 {
 	u32 max = rounddown_pow_of_two(READ_ONCE(ln->ring_max_kb)) << 10;
+	u32 dflt = READ_ONCE(ln->ring_kb) << 10;
 	u32 size = 0;
 
-	if (writer->sk_userlocks & SOCK_SNDBUF_LOCK)
-		size = READ_ONCE(writer->sk_sndbuf) / 2;
 	if (reader->sk_userlocks & SOCK_RCVBUF_LOCK)
-		size = max_t(u32, size, READ_ONCE(reader->sk_rcvbuf) / 2);
+		size = min_t(u32, READ_ONCE(reader->sk_rcvbuf) / 2, dflt);
+	if (writer->sk_userlocks & SOCK_SNDBUF_LOCK)
+		size = max_t(u32, size, READ_ONCE(writer->sk_sndbuf) / 2);
 	if (!size)
-		size = READ_ONCE(ln->ring_kb) << 10;
+		size = dflt;
 	return roundup_pow_of_two(clamp_t(u32, size, L5_RING_MIN, max));
 }
 
@@ -213,48 +182,68 @@ static u32 l5_ring_size(struct l5_net *ln, const struct sock *writer,
  * @server: of the other
  *
  * Context: any.
- * Return: false if the namespace's limit does not allow it.
  */
-bool l5_conn_fix(struct l5_conn *conn, u32 client, u32 server)
+void l5_conn_fix(struct l5_conn *conn, u32 client, u32 server)
 {
 	u32 size[2] = { [L5_CLIENT] = client, [L5_SERVER] = server };
 	int i;
 
-	if (!l5_reserve(conn->acct, L5_GRANT_PAIR)) {
-		conn->reason = L5_REASON_LIMIT;
-		return false;
-	}
 	for (i = 0; i < 2; i++) {
 		conn->end[i].size = size[i];
-		conn->end[i].granted = L5_GRANT;
 		conn->end[i].prod.size = size[i];
 		conn->end[!i].cons.size = size[i];
 	}
-	atomic_long_inc(&conn->acct->pairs);
+	atomic_long_inc(&conn->end[0].payer.acct->pairs);
 	conn->paired = true;
-	return true;
 }
 
 /**
  * l5_conn_pair() - fix the geometry of a connection that met its peer
  * @conn: the connection
- * @listener: the socket whose child it met
+ * @listener: the socket whose child it met, and who pays for the child's end
  *
- * Context: the meeting's bucket lock held; atomic.
- * Return: false if the namespace's limit does not allow it.
+ * Context: the meeting's bucket lock held; atomic. Nobody else uses the
+ * connection yet.
  */
-bool l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener)
+void l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener)
 {
 	/* the owners know of options that were set a moment ago */
 	struct sock *client = &conn->client->sk;
-	struct l5_net *ln = conn->client->ln;
 	struct sock *server = &listener->sk;
 
-	if (!l5_conn_fix(conn, l5_ring_size(ln, client, server),
-			 l5_ring_size(ln, server, client)))
-		return false;
+	l5_payer_put(&conn->end[L5_SERVER].payer);
+	l5_payer_copy(&conn->end[L5_SERVER].payer, &listener->payer);
+	l5_conn_fix(conn, l5_ring_size(conn->client->ln, client, server),
+		    l5_ring_size(listener->ln, server, client));
 	rcu_assign_pointer(conn->end[L5_CLIENT].sk, &conn->client->sk);
-	return true;
+}
+
+/**
+ * l5_conn_accepted() - from now on the current task pays for the server's end
+ * @conn: the connection
+ * @ln: of the accepting socket
+ *
+ * And for what its client made it have before, by mapping it. What the limits
+ * do not allow stays with who listens.
+ *
+ * Context: may sleep.
+ */
+void l5_conn_accepted(struct l5_conn *conn, struct l5_net *ln)
+{
+	struct l5_end *e = &conn->end[L5_SERVER];
+	struct l5_payer payer;
+
+	if (l5_payer_get(&payer, ln))
+		return;
+	mutex_lock(&e->fill_lock);
+	if (l5_reserve(&payer, e->granted - L5_GRANT)) {
+		l5_unreserve(&e->payer, e->granted - L5_GRANT);
+		atomic_long_add(e->npages, &payer.acct->pages);
+		atomic_long_sub(e->npages, &e->payer.acct->pages);
+		swap(e->payer, payer);
+	}
+	mutex_unlock(&e->fill_lock);
+	l5_payer_put(&payer);
 }
 
 /**

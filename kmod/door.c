@@ -521,6 +521,7 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	const struct tcp_sock *tp = tcp_sk(bsk);
 	struct l5_rdma *rd, *early;
 	struct sockaddr_storage dst = { };
+	struct l5_payer payer;
 	u64 key;
 
 	if (!READ_ONCE(listener->door) || !l5_door_wants(listener))
@@ -528,9 +529,13 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	l5_door_addr(bsk, &dst, true);
 	if (l5_door_loopback(&dst))
 		return;
-	rd = l5_rdma_alloc(l5->ln, GFP_KERNEL_ACCOUNT);
-	if (!rd)
+	if (l5_payer_get(&payer, l5->ln))
 		return;
+	rd = l5_rdma_alloc(l5->ln, GFP_KERNEL_ACCOUNT);
+	if (!rd) {
+		l5_payer_put(&payer);
+		return;
+	}
 	lock_sock(bsk);
 	key = (u64)READ_ONCE(tp->copied_seq) << 32 | tp->write_seq;
 	release_sock(bsk);
@@ -548,7 +553,7 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	rd->key = key;
 	rd->token = l5_rdma_proof(key, false);
 	rd->end = L5_SERVER;
-	rd->memcg = get_mem_cgroup_from_mm(current->mm);
+	rd->payer = payer;
 	rd->mailbox = l5_mailbox_get(listener);
 	l5_rdma_got_socket(rd, l5);
 	if (early)
@@ -583,9 +588,9 @@ static int l5_door_accept(struct l5_rdma *rd)
 	u32 client, server;
 	int err;
 
-	conn = l5_conn_make(rd->ln, rd->memcg);
-	if (!conn)
-		return -ENOMEM;
+	conn = l5_conn_make(&rd->payer);
+	if (IS_ERR(conn))
+		return PTR_ERR(conn);
 	rd->conn = conn;
 	spin_lock_bh(&rd->lock);
 	if (rd->l5)

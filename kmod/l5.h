@@ -46,9 +46,10 @@
  *                             it decides its outcome
  *   l5_unix_lock              (spin, bh) the AF_UNIX listeners
  *   l5_sock.pending_lock      (spin, bh) a listener's decided, unaccepted ones
+ *   l5_users_lock             (spin, bh) the table of users' accounts
  *
  * The softirq that completes a handshake holds the bootstrap's spinlock and
- * takes the last three. No lock of these is held across a sleep but the
+ * takes the last four. No lock of these is held across a sleep but the
  * mutexes, and none of them while waiting for a peer.
  */
 #ifndef L5_H
@@ -98,8 +99,8 @@ enum l5_state {
 };
 
 /**
- * struct l5_acct - ring memory charged to a network namespace
- * @ref: the namespace's and one for each connection, which may outlive it
+ * struct l5_acct - memory charged to a network namespace
+ * @ref: the namespace's and one for each payer, which may outlive it
  * @max_kb: net.l5.mem_max_kb
  * @reserved: pages granted to connections, never more than @max_kb
  * @pages: pages really allocated
@@ -127,6 +128,18 @@ struct l5_tag {
 
 extern const char l5_tag_owner;		/* l5_sock, of its bootstrap */
 extern const char l5_tag_conn;		/* l5_conn, of a child that waits */
+
+/**
+ * struct l5_payer - who pays for memory, see acct.c
+ * @acct: the network namespace; NULL: nobody, so far
+ * @user: the user, NULL if it is not bounded as one
+ * @memcg: the memory cgroup, or NULL
+ */
+struct l5_payer {
+	struct l5_acct *acct;
+	struct l5_user *user;
+	struct mem_cgroup *memcg;
+};
 
 /* Pages that a view may need once its own were taken back */
 #define L5_SCRATCH_PAGES	3
@@ -157,6 +170,8 @@ struct l5_view {
  * struct l5_end - one end of a connection: what it writes, what it has read
  * @sk: the l5_sock holding this end, NULL before accept() and after release
  * @flags: L5_END_*, set by this end, read by the other
+ * @payer: who pays for what this end writes; from the meeting to accept() the
+ *	server's is who listens. Under @fill_lock
  * @ctrl: control page, see l5_ring.h
  * @size: of the ring this end writes
  * @pages: of that ring by position, NULL where nothing is
@@ -182,6 +197,7 @@ struct l5_view {
 struct l5_end {
 	struct sock __rcu *sk;
 	unsigned long flags;
+	struct l5_payer payer;
 	struct l5_ctrl *ctrl;
 	u32 size;
 	struct page **pages;
@@ -228,8 +244,6 @@ struct l5_end {
  * @rdma: what keeps the rings like those of another host, NULL if both ends are
  *	here; set before the state of a socket says that there are rings
  * @revoke: see l5_map_revoke_later(); has a reference while it is queued
- * @acct: whom the memory is charged to
- * @memcg: likewise
  * @rcu: delays the end
  */
 struct l5_conn {
@@ -250,8 +264,6 @@ struct l5_conn {
 	u32 wish[2];
 	struct l5_rdma *rdma;
 	struct work_struct revoke;
-	struct l5_acct *acct;
-	struct mem_cgroup *memcg;
 	struct rcu_head rcu;
 };
 
@@ -300,6 +312,8 @@ struct l5_opts {
  * @closing: a listener that takes no more meetings; under @pending_lock
  * @conn: see the top of this file
  * @rd: what may come of RDMA, NULL if nothing can; for life
+ * @payer: of a listener: who pays for connections that wait for accept();
+ *	for life once it is there
  * @door: of a listener that answers for RDMA
  * @mailbox: of a listener whose mailbox was mapped
  * @rdma_want: option L5_RDMA
@@ -335,6 +349,7 @@ struct l5_sock {
 	spinlock_t err_lock;
 	struct l5_conn *conn;
 	struct l5_rdma *rd;
+	struct l5_payer payer;
 	struct l5_door *door;
 	struct l5_mailbox *mailbox;
 	int rdma_want;
@@ -438,14 +453,23 @@ void l5_meet_reopen(struct l5_sock *listener);
 void l5_meet_close(struct l5_sock *listener);
 void l5_meet_init_conn(struct l5_conn *conn);
 
+/* acct.c */
+extern unsigned long l5_host_max_kb;
+extern unsigned long l5_user_max_kb;
+void l5_acct_init(void);
+unsigned long l5_host_pages(void);
+int l5_payer_get(struct l5_payer *p, struct l5_net *ln);
+void l5_payer_copy(struct l5_payer *p, const struct l5_payer *from);
+void l5_payer_put(struct l5_payer *p);
+
 /* conn.c */
-struct l5_conn *l5_conn_make(struct l5_net *ln, struct mem_cgroup *memcg);
+struct l5_conn *l5_conn_make(const struct l5_payer *payer);
 struct l5_conn *l5_conn_alloc(struct l5_sock *client);
 void l5_conn_put(struct l5_conn *conn);
-struct page *l5_conn_page(struct l5_conn *conn);
-void l5_conn_page_free(struct l5_conn *conn, struct page *page);
-bool l5_conn_fix(struct l5_conn *conn, u32 client, u32 server);
-bool l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener);
+struct page *l5_conn_page(struct l5_conn *conn, int end);
+void l5_conn_fix(struct l5_conn *conn, u32 client, u32 server);
+void l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener);
+void l5_conn_accepted(struct l5_conn *conn, struct l5_net *ln);
 void l5_conn_wishes(struct l5_conn *conn, const struct sock *sk);
 u32 l5_conn_wish(const struct l5_conn *conn, bool tx);
 void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5);

@@ -377,7 +377,7 @@ static int l5_map_prepare(struct l5_sock *l5)
 		return -ENOTCONN;
 	}
 	if (!own->state) {
-		page = l5_conn_page(l5->conn);
+		page = l5_conn_page(l5->conn, l5->end);
 		if (!page) {
 			mutex_unlock(&own->map_lock);
 			return -ENOMEM;

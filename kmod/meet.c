@@ -125,7 +125,7 @@ static void l5_meet_decide(struct l5_bucket *b, struct l5_conn *conn,
 	hlist_del_init(&conn->hash);
 	l5_timer_cancel(&conn->timer);
 	if (listener)
-		conn->paired = l5_conn_pair(conn, listener);
+		l5_conn_pair(conn, listener);
 	if (conn->paired)
 		l5_set_state(client, L5_SHM, L5_REASON_NONE);
 	else

@@ -51,7 +51,10 @@ enum {
 	L5_CTL_RDMA_POLL_IDLE_MS,
 	L5_CTL_RDMA_NOTIFY,
 	L5_CTL_RDMA_CHAIN,
-	L5_CTL_MAX
+	L5_CTL_HOST_MAX_KB,	/* from here on the host's alone */
+	L5_CTL_USER_MAX_KB,
+	L5_CTL_MAX,
+	L5_CTL_HOST = L5_CTL_HOST_MAX_KB
 };
 
 static int l5_sysctl_poll(L5_CTL_CONST struct ctl_table *table, int write,
@@ -176,11 +179,26 @@ static const struct ctl_table l5_sysctls[] = {
 		.extra1		= SYSCTL_ZERO,
 		.extra2		= SYSCTL_ONE,
 	},
+	[L5_CTL_HOST_MAX_KB] = {
+		.procname	= "host_max_kb",
+		.data		= &l5_host_max_kb,
+		.maxlen		= sizeof(unsigned long),
+		.mode		= 0644,
+		.proc_handler	= proc_doulongvec_minmax,
+	},
+	[L5_CTL_USER_MAX_KB] = {
+		.procname	= "user_max_kb",
+		.data		= &l5_user_max_kb,
+		.maxlen		= sizeof(unsigned long),
+		.mode		= 0644,
+		.proc_handler	= proc_doulongvec_minmax,
+	},
 	L5_SYSCTL_END
 };
 
 static int l5_sysctl_init(struct net *net, struct l5_net *ln)
 {
+	size_t entries = L5_CTL_MAX;
 	struct ctl_table *t;
 
 	t = kmemdup(l5_sysctls, sizeof(l5_sysctls), GFP_KERNEL);
@@ -193,6 +211,10 @@ static int l5_sysctl_init(struct net *net, struct l5_net *ln)
 		t[L5_CTL_MATCH_MS].mode = 0444;
 		t[L5_CTL_RDMA_MAX].mode = 0444;
 		t[L5_CTL_RDMA_POLL].mode = 0444;
+	}
+	if (!net_eq(net, &init_net)) {
+		entries = L5_CTL_HOST;
+		t[L5_CTL_HOST].procname = NULL;
 	}
 	t[L5_CTL_ENABLED].data = &ln->enabled;
 	t[L5_CTL_SPIN_US].data = &ln->spin_us;
@@ -208,7 +230,7 @@ static int l5_sysctl_init(struct net *net, struct l5_net *ln)
 	t[L5_CTL_RDMA_POLL_IDLE_MS].data = &ln->rdma_poll_idle_ms;
 	t[L5_CTL_RDMA_NOTIFY].data = &ln->rdma_notify;
 	t[L5_CTL_RDMA_CHAIN].data = &ln->rdma_chain;
-	ln->sysctl = l5_sysctl_register(net, "net/l5", t, L5_CTL_MAX);
+	ln->sysctl = l5_sysctl_register(net, "net/l5", t, entries);
 	if (!ln->sysctl) {
 		kfree(t);
 		return -ENOMEM;
@@ -271,6 +293,9 @@ static int l5_stat_show(struct seq_file *seq, void *v)
 		   atomic_long_read(&ln->acct->pages) << (PAGE_SHIFT - 10));
 	seq_printf(seq, "reserved_kb %lu\n",
 		   atomic_long_read(&ln->acct->reserved) << (PAGE_SHIFT - 10));
+	if (net_eq(seq_file_single_net(seq), &init_net))
+		seq_printf(seq, "host_reserved_kb %lu\n",
+			   l5_host_pages() << (PAGE_SHIFT - 10));
 	seq_printf(seq, "rdma_now %d\n", atomic_read(&ln->rdma_now));
 	seq_printf(seq, "pairs %lu\n", atomic_long_read(&ln->acct->pairs));
 	return 0;
@@ -419,8 +444,7 @@ static int __net_init l5_net_start(struct net *net)
 	if (!ln->acct)
 		goto err_stats;
 	refcount_set(&ln->acct->ref, 1);
-	/* a stop for what memory cgroups do not stop */
-	ln->acct->max_kb = totalram_pages() / 4 << (PAGE_SHIFT - 10);
+	ln->acct->max_kb = READ_ONCE(l5_host_max_kb);
 	err = l5_poller_init(ln);
 	if (err)
 		goto err_acct;
@@ -470,6 +494,7 @@ static struct pernet_operations l5_net_ops = {
 
 int __init l5_net_init(void)
 {
+	l5_acct_init();
 	return register_pernet_subsys(&l5_net_ops);
 }
 

@@ -13,6 +13,7 @@
  * does, both rings are whole: each place has a page, and keeps it.
  */
 #include <linux/list.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "ring.h"
@@ -86,11 +87,11 @@ static int l5_ring_next_page(struct l5_sock *l5, struct l5_end *e)
 		WRITE_ONCE(e->first, e->first + 1);
 	} else {
 		if (e->npages >= e->granted) {
-			if (!l5_reserve(l5->conn->acct, 1))
+			if (!l5_reserve(&e->payer, 1))
 				return -ENOBUFS;
 			e->granted++;
 		}
-		page = l5_page_alloc(l5->conn, e->npages < L5_GRANT);
+		page = l5_page_alloc(&e->payer, e->npages < L5_GRANT);
 		if (!page)
 			return -ENOBUFS;
 		e->npages++;
@@ -104,13 +105,16 @@ static int l5_ring_next_page(struct l5_sock *l5, struct l5_end *e)
 /* The array of pages. Return: false if there is no memory for it. */
 static bool l5_ring_array(struct l5_end *e)
 {
+	struct mem_cgroup *old;
 	struct page **pages;
 
 	lockdep_assert_held(&e->fill_lock);
 	if (e->pages)
 		return true;
+	old = set_active_memcg(e->payer.memcg);
 	pages = kvcalloc(e->size >> PAGE_SHIFT, sizeof(*pages),
 			 GFP_KERNEL_ACCOUNT);
+	set_active_memcg(old);
 	/* O, pairs with N */
 	smp_store_release(&e->pages, pages);
 	return pages;
@@ -187,6 +191,35 @@ static void l5_ring_complete(struct l5_end *e, struct list_head *pages)
 	}
 }
 
+/*
+ * What a ring lacks to be whole, at the cost of who writes it, whoever asks.
+ * Return: 0, or -ENOMEM and what there is is in @pages.
+ */
+static int l5_ring_gather(struct l5_end *e, struct list_head *pages)
+{
+	struct page *page;
+	u32 n;
+
+	lockdep_assert_held(&e->fill_lock);
+	if (!l5_ring_array(e))
+		return -ENOMEM;
+	for (n = l5_ring_missing(e); n; n--) {
+		page = l5_page_alloc(&e->payer, false);
+		if (!page)
+			return -ENOMEM;
+		list_add(&page->lru, pages);
+	}
+	return 0;
+}
+
+static void l5_ring_scatter(struct l5_end *e, struct list_head *pages)
+{
+	struct page *page, *tmp;
+
+	list_for_each_entry_safe(page, tmp, pages, lru)
+		l5_page_free(&e->payer, page);
+}
+
 /**
  * l5_ring_populate() - make both rings whole, so that they can be mapped
  * @conn: the connection
@@ -197,34 +230,34 @@ static void l5_ring_complete(struct l5_end *e, struct list_head *pages)
 int l5_ring_populate(struct l5_conn *conn)
 {
 	struct l5_end *e0 = &conn->end[0], *e1 = &conn->end[1];
-	struct page *page, *tmp;
-	LIST_HEAD(pages);
-	u32 grant, n;
-	int err = 0;
+	LIST_HEAD(pages0);
+	LIST_HEAD(pages1);
+	u32 grant0, grant1;
+	int err = -ENOMEM;
 
 	mutex_lock(&e0->fill_lock);
 	mutex_lock_nested(&e1->fill_lock, SINGLE_DEPTH_NESTING);
-	grant = l5_ring_ungranted(e0) + l5_ring_ungranted(e1);
-	if (!l5_ring_array(e0) || !l5_ring_array(e1) ||
-	    !l5_reserve(conn->acct, grant)) {
-		err = -ENOMEM;
+	grant0 = l5_ring_ungranted(e0);
+	grant1 = l5_ring_ungranted(e1);
+	if (!l5_reserve(&e0->payer, grant0))
 		goto out;
-	}
-	for (n = l5_ring_missing(e0) + l5_ring_missing(e1); n; n--) {
-		page = l5_page_alloc(conn, false);
-		if (!page) {
-			atomic_long_sub(grant, &conn->acct->reserved);
-			err = -ENOMEM;
-			goto out;
-		}
-		list_add(&page->lru, &pages);
-	}
-	l5_ring_complete(e0, &pages);
-	l5_ring_complete(e1, &pages);
+	if (!l5_reserve(&e1->payer, grant1))
+		goto err_grant0;
+	err = l5_ring_gather(e0, &pages0) ?: l5_ring_gather(e1, &pages1);
+	if (err)
+		goto err_pages;
+	l5_ring_complete(e0, &pages0);
+	l5_ring_complete(e1, &pages1);
+	goto out;
+
+err_pages:
+	l5_ring_scatter(e1, &pages1);
+	l5_ring_scatter(e0, &pages0);
+	l5_unreserve(&e1->payer, grant1);
+err_grant0:
+	l5_unreserve(&e0->payer, grant0);
 out:
 	mutex_unlock(&e1->fill_lock);
 	mutex_unlock(&e0->fill_lock);
-	list_for_each_entry_safe(page, tmp, &pages, lru)
-		l5_page_free(conn, page);
 	return err;
 }

@@ -26,7 +26,7 @@ void l5_rdma_put(struct l5_rdma *rd)
 {
 	if (!refcount_dec_and_test(&rd->ref))
 		return;
-	mem_cgroup_put(rd->memcg);
+	l5_payer_put(&rd->payer);
 	call_rcu(&rd->rcu, l5_rdma_free_rcu);
 }
 
@@ -81,7 +81,9 @@ struct l5_rdma *l5_rdma_alloc(struct l5_net *ln, gfp_t gfp)
 
 /**
  * l5_rdma_max_size() - the longest ring that the device can register
- * @rd: whose @id has a device
+ * @rd: whose @id has a device, and whose @conn knows its socket's wishes
+ *
+ * No longer than this end would ask for, since it pays for its copies of both.
  *
  * Return: bytes, a power of two.
  */
@@ -89,7 +91,10 @@ u32 l5_rdma_max_size(const struct l5_rdma *rd)
 {
 	u64 max = (u64)rd->id->device->attrs.max_fast_reg_page_list_len
 		  << PAGE_SHIFT;
-	u32 own = READ_ONCE(rd->ln->ring_max_kb) << 10;
+	u32 wish = max3(READ_ONCE(rd->ln->ring_kb) << 10,
+			l5_conn_wish(rd->conn, false),
+			l5_conn_wish(rd->conn, true));
+	u32 own = min(READ_ONCE(rd->ln->ring_max_kb) << 10, wish);
 
 	return rounddown_pow_of_two(clamp_t(u64, max, L5_RING_MIN, own));
 }
@@ -327,7 +332,7 @@ void l5_rdma_hello(struct l5_rdma *rd, struct l5_hello *hello)
  * @server: of the other
  *
  * Context: may sleep.
- * Return: 0, -EDQUOT at the namespace's limit, -ENOMEM, -EIO.
+ * Return: 0, -ENOMEM also at a limit, -EIO.
  */
 int l5_rdma_rings(struct l5_rdma *rd, u32 client, u32 server)
 {
@@ -336,8 +341,7 @@ int l5_rdma_rings(struct l5_rdma *rd, u32 client, u32 server)
 	struct page *page;
 	int err;
 
-	if (!l5_conn_fix(rd->conn, client, server))
-		return -EDQUOT;
+	l5_conn_fix(rd->conn, client, server);
 	err = l5_ring_populate(rd->conn);
 	if (!err)
 		err = l5_region_map(rd, &rd->tx, own->pages,

@@ -203,7 +203,7 @@ struct l5_region {
  * @ln: its namespace's part; there as long as a socket or @id is
  * @conn: the rings, from when they are needed
  * @end: which end of them this is
- * @memcg: to charge them to, a server's until there are
+ * @payer: who pays for them, of a server
  * @key: the secret of the TCP connection, as both see it
  * @token: what a question for it says of @key
  * @node: in the table of who is looked for
@@ -269,7 +269,7 @@ struct l5_rdma {
 	struct l5_net *ln;
 	struct l5_conn *conn;
 	int end;
-	struct mem_cgroup *memcg;
+	struct l5_payer payer;
 	u64 key;
 	u64 token;
 	struct hlist_node node;

@@ -8,10 +8,13 @@
 /* Pages of a ring that a connection is sure of. */
 #define L5_GRANT	2
 
+/* acct.c */
+bool l5_reserve(const struct l5_payer *p, long pages);
+void l5_unreserve(const struct l5_payer *p, long pages);
+struct page *l5_page_alloc(const struct l5_payer *p, bool hard);
+void l5_page_free(const struct l5_payer *p, struct page *page);
+
 /* conn.c */
-struct page *l5_page_alloc(struct l5_conn *conn, bool hard);
-bool l5_reserve(struct l5_acct *acct, long pages);
-void l5_page_free(struct l5_conn *conn, struct page *page);
 void l5_bell(struct l5_end *e, u32 *wait, bool room);
 
 /* pages.c */

@@ -104,7 +104,7 @@ enum l5_transport {
 	X(DISABLED, "disabled",	"net.l5.enabled is 0")			\
 	X(FORCED,   "forced",	"the option L5_FORCE asks for it")	\
 	X(OPTION,   "option",	"an option that only TCP can honour")	\
-	X(LIMIT,    "limit",	"net.l5.mem_max_kb is used up")		\
+	X(LIMIT,    "limit",	"a limit on memory is reached")		\
 	X(NOMEM,    "nomem",	"no memory for the rings")		\
 	X(CONNECT,  "connect",	"connected by other means than connect()") \
 	X(REFUSED,  "refused",	"the peer's host refused RDMA")		\
