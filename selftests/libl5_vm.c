@@ -77,6 +77,9 @@ static void *stream_recv(void *arg)
 		} else if (n < 0 && errno == EAGAIN) {
 			l5_wait(s->c, POLLIN, LONG_MS);
 		} else {
+			if (!n)
+				l5_fatal("an end after %llu",
+					 (unsigned long long)at);
 			s->bad++;
 		}
 	}

@@ -130,7 +130,8 @@ def session(s):
     for name in ('big', 'proxy/big'):
         code, data, err = curl(f'{url}/{name}')
         out[name] = (code, len(data), err)
-        s.check(sha(data) == want, f'{name} arrives with the right checksum')
+        s.check(sha(data) == want, f'{name} arrives with the right checksum',
+                fatal='bytes differ')
     out['keep-alive: connections, status'] = curl(
         '-w', '%{num_connects} %{http_code}\n', *(
             ['-o', '/dev/null', f'{url}/small'] * 10))

@@ -27,7 +27,7 @@ def talk(s, out, name, *args):
                '-w', '%{http_code}', f'{url}/echo'], timeout=SLOW)
     out[f'{name}: curl, upload and back'] = (r.text, r.err)
     s.check(sha_file(s.path('back')) == sha_file(big),
-            f'{name}: curl gets back what it sent')
+            f'{name}: curl gets back what it sent', fatal='bytes differ')
     r = s.run(['curl', '-sS', '-w', '%{num_connects} %{http_code}\n',
                *[f'{url}/chunked?size=3'] * 5])
     out[f'{name}: curl, keep-alive'] = (r.text, r.err)

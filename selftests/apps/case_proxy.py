@@ -120,7 +120,7 @@ def session(s):
         code, data, err = curl(f'{url}/{where}big')
         out[f'/{where}big'] = (code, len(data), err)
         s.check(sha(data) == want,
-                f'/{where}big arrives with the right checksum')
+                f'/{where}big arrives with the right checksum', fatal='bytes differ')
     out['kept'] = curl('-w', '%{num_connects} %{http_code}\n', *(
         ['-o', '/dev/null', f'{url}/small'] * 20))
     out['range'] = [sha(d) if isinstance(d, bytes) and d else d for d in
@@ -133,7 +133,7 @@ def session(s):
         out[f'PUT /{where}'] = curl('-T', big, '-w', '%{http_code}',
                                     f'{url}/{where}file')
         s.check(sha_file(s.path('www', 'put', 'file')) == want,
-                f'PUT /{where} stores the right file')
+                f'PUT /{where} stores the right file', fatal='bytes differ')
         out[f'DELETE /{where}'] = curl('-X', 'DELETE', '-w', '%{http_code}',
                                        f'{url}/{where}file')
     out['too slow a reader'] = curl('--limit-rate', '3M', '-o', '/dev/null',

@@ -47,7 +47,7 @@ static inline int harness_run(int argc, char **argv)
 	return test_harness_run(argc, argv);
 }
 
-/* which is what the main() of TEST_HARNESS_MAIN is to call */
+/* The main() of TEST_HARNESS_MAIN calls that one. */
 #define test_harness_run harness_run
 
 #endif /* L5_KSELFTEST_HARNESS_H */

@@ -145,6 +145,12 @@ die(const struct end *e, const char *fmt, ...)
 	_exit(1);
 }
 
+/* No noise makes that. */
+#define die_fatal(e, ...) do {						\
+	l5_fatal(__VA_ARGS__);						\
+	die(e, __VA_ARGS__);						\
+} while (0)
+
 static const char *name_of(int err)
 {
 	return err ? strerrorname_np(err) : "";
@@ -325,7 +331,7 @@ static ssize_t recv_pipe(struct end *e, struct half *h, uint8_t *buf, size_t n)
 		n = SPLICE_MAX;
 	got = splice(e->fd, NULL, h->pipe[1], NULL, n, 0);
 	if (got > 0 && read(h->pipe[0], buf, got) != got)
-		die(e, "a pipe lost bytes");
+		die_fatal(e, "a pipe lost bytes");
 	return got;
 }
 
@@ -454,7 +460,7 @@ static ssize_t get_some(struct end *e, size_t n)
 			return -1;
 		}
 		if (l5_now_ms() > until)
-			die(e, "nothing comes");
+			die_fatal(e, "nothing comes");
 	}
 }
 
@@ -494,8 +500,8 @@ static void get(struct end *e, uint64_t n)
 			want = end - e->rx.at;
 		got = get_some(e, want);
 		if (!got)
-			die(e, "end of file, %" PRIu64 " bytes early",
-			    end - e->rx.at);
+			die_fatal(e, "end of file, %" PRIu64 " bytes early",
+				  end - e->rx.at);
 		if (got < 0)
 			die(e, "recv: %s", name_of(e->rx.err));
 	}
@@ -1056,7 +1062,7 @@ static void do_eof(struct end *e)
 	ssize_t got = get_some(e, e->chunk);
 
 	if (got > 0)
-		die(e, "%zd bytes too many", got);
+		die_fatal(e, "%zd bytes too many", got);
 	if (got < 0)
 		die(e, "recv: %s", name_of(e->rx.err));
 }
