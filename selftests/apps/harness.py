@@ -12,6 +12,7 @@ import ctypes
 import errno
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -287,6 +288,21 @@ class Session:
             return p.wait(timeout)
         except subprocess.TimeoutExpired:
             raise Hangs(f'waited {timeout} s for {what} to end') from None
+
+    def wrk(self, url, name, *args):
+        """
+        wrk with @args: answers, and no errors. On a slow machine a short run
+        may not see a single answer; then a longer one.
+        """
+        for seconds in (1, 8, 60):
+            r = self.run(['wrk', '-t', 2, '-d', f'{seconds}s', '--timeout',
+                          '60s', *args, url], timeout=2 * WAIT)
+            done = re.search(r'(\d+) requests in', r.text)
+            if r.code or (done and int(done[1])):
+                break
+        self.check(r.code == 0 and done and int(done[1]) > 0 and
+                   'Non-2xx' not in r.text and 'Socket errors' not in r.text,
+                   name, r)
 
     def stop(self, p, sig=signal.SIGTERM, what=None):
         p.send_signal(sig)
