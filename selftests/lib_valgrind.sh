@@ -11,6 +11,9 @@ bad=0
 for prog in build/lib_{unit,hurt,plain,conn,mailbox,copy}; do
 	# by turns: else one that spins may keep the others from running
 	valgrind -q --error-exitcode=9 --leak-check=full --fair-sched=try \
-		--trace-children=yes "$prog" || bad=$?
+		--trace-children=yes "$prog"
+	status=$?
+	# 4: it has no such test as it was asked for
+	[[ $status == @(0|4) ]] || bad=$status
 done
 exit "$bad"

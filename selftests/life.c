@@ -79,6 +79,7 @@ static int reap(pid_t pid)
 
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		if (l5_now_ms() > end) {
+			l5_fatal("process %d hangs", pid);
 			kill(pid, SIGKILL);
 			waitpid(pid, &status, 0);
 			return -1;

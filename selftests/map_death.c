@@ -553,12 +553,13 @@ static void crowd_recv(struct crowd *cr, int fd, uint64_t seed)
 		}
 		for (k = 1; k < MSG / 4; k++) {
 			if (msg[k] != msg[0]) {
-				fprintf(stderr, "# message of two\n");
+				l5_fatal("message of two");
 				l5_store(&cr->bad, 5);
 				_exit(3);
 			}
 		}
 		if (msg[0] >> 16 >= LIVES || (msg[0] & 0xffff) > EACH) {
+			l5_fatal("no such message: %#x", msg[0]);
 			l5_store(&cr->bad, 6);
 			_exit(4);
 		}

@@ -313,8 +313,10 @@ static void *flow_run(void *arg)
 		}
 		f->moved += n;
 	}
-	if (f->moved != f->total)
+	if (f->moved != f->total) {
+		l5_fatal("%ld of %ld bytes", f->moved, f->total);
 		FAIL(f, "%ld of %ld bytes", f->moved, f->total);
+	}
 	if (f->sends && shutdown(f->fd, SHUT_WR))
 		FAIL(f, "shutdown: %m");
 out:
@@ -510,7 +512,7 @@ static bool model_recv(struct model *w, int e, size_t n, int way)
 			got = 0;
 	}
 	if (got != (ssize_t)want || l5_check(b, want, w->out[!e]) >= 0) {
-		fprintf(stderr, "# way %d: %zd of %zu\n", way, got, want);
+		l5_fatal("way %d: %zd of %zu bytes", way, got, want);
 		return false;
 	}
 	if (way != 1)
@@ -527,8 +529,8 @@ static bool model_right(struct model *w)
 		uint64_t left = w->in[!e] - w->out[!e];
 
 		if (ioctl(w->fd[e], FIONREAD, &n) || (uint64_t)n != left) {
-			fprintf(stderr, "# FIONREAD %d, not %llu\n", n,
-				(unsigned long long)left);
+			l5_fatal("FIONREAD %d, not %llu", n,
+				 (unsigned long long)left);
 			return false;
 		}
 		if (poll(&p, 1, 0) != !!left) {

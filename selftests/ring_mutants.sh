@@ -3,7 +3,8 @@
 #
 # Do the ring tests notice when the ring is wrong? Each mutant is a copy of
 # uapi/l5_ring.h with one thing taken out; the tests are built against it and
-# have to fail, for the reason that belongs to the mutant.
+# have to fail, for the reason that belongs to the mutant. With L5_TEST only
+# the one whose line in the output is called so.
 
 set -u
 cd "$(dirname "$0")" || exit 1
@@ -14,7 +15,7 @@ cc=${CC:-gcc}
 flags=(-O2 -g -D_GNU_SOURCE -Ilib -isystem build/kselftest -pthread -w)
 
 # name, program, build, the test that has to fail, sed on the header
-mutants() {
+all_mutants() {
 	cat <<-'T'
 	A_publish_not_release@ring_order@tsan@publish_consume@/l5_store_release(slot, /s/l5_store_release/l5_store/
 	B_header_not_acquire@ring_order@tsan@publish_consume@s/hdr = l5_load_acquire(/hdr = l5_load(/
@@ -48,6 +49,14 @@ mutants() {
 	flags_not_checked@ring@plain@peek@s/return hdr >> 32 == L5_REC_VALID/return 1/
 	header_read_twice@ring@plain@hostile@s/c->len = (__u32)hdr;/c->len = (__u32)l5_load((volatile __u64 *)slot);/
 	T
+}
+
+# That name is not one of the tests in the programs.
+only=${L5_TEST-}
+unset L5_TEST
+
+mutants() {
+	all_mutants | grep "^${only#mutants.}${only:+@}"
 }
 
 # The windows of E and F are a few cycles wide and need two processors; one in
@@ -97,19 +106,22 @@ n=0
 while IFS=@ read -r name prog kind test edit; do
 	n=$((n + 1))
 	if cmp -s "$header" "$out/$name/l5_ring.h"; then
-		echo "not ok $n $name: the header has no such line any more"
+		echo "# the header has no such line any more"
+		echo "not ok $n mutants.$name"
 	elif [ ! -x "$out/$name/$name" ]; then
-		echo "not ok $n $name: does not compile"
 		sed 's/^/# /' "$out/$name/cc.log" | head -20
+		echo "# does not compile"
+		echo "not ok $n mutants.$name"
 	elif [[ $name = [EF]_* && $(nproc) -lt 2 ]]; then
-		echo "ok $n $name # SKIP needs two processors"
+		echo "ok $n mutants.$name # SKIP needs two processors"
 	elif detected "$out/$name/$name" "$kind" "$test"; then
-		echo "ok $n mutant $name is detected"
+		echo "ok $n mutants.$name"
 	elif [[ $name = [EF]_* ]]; then
 		# bad luck on a busy machine; model/wake.pml needs no luck
-		echo "ok $n mutant $name # SKIP the window was not met"
+		echo "ok $n mutants.$name # SKIP the window was not met"
 	else
-		echo "not ok $n mutant $name is detected"
 		sed 's/^/# /' "$out/$name/$name.log" | head -40
+		echo "# it is not detected"
+		echo "not ok $n mutants.$name"
 	fi
 done < <(mutants)

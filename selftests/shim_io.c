@@ -354,6 +354,8 @@ static const char *move(int a, int b, const struct way *s,
 	}
 	while (got < n) {
 		ret = r->move(b, in + got, n - got);
+		if (!ret)
+			l5_fatal("end of file after %zu of %zu", got, n);
 		if (ret <= 0)
 			return "receive";
 		got += ret;

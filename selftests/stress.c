@@ -210,8 +210,10 @@ static void *work(void *arg)
 		}
 		j->moved += n;
 	}
-	if (j->moved != j->total)
+	if (j->moved != j->total) {
+		l5_fatal("%ld of %ld bytes", j->moved, j->total);
 		FAIL("%ld of %ld bytes", j->moved, j->total);
+	}
 	if (j->sends && shutdown(j->fd, SHUT_WR))
 		FAIL("shutdown: %m");
 out:

@@ -81,7 +81,7 @@ def inetd(s, out):
                   data=data)
         out[f'inetd: {program}'] = (len(r.out), sha(r.out), r.err)
         s.check(r.code == 0 and len(r.out) >= len(data), f'inetd: {program}',
-                r)
+                r, '' if r.code else 'bytes were lost')
         s.stop(p)
 
 

@@ -50,7 +50,8 @@ def session(s):
         counted = max(sent, back if bidir else received)
         s.check(counted >= SIZE and received > 0 and not got.get('error'),
                 f'{name}: transfers', r)
-        s.check(received <= sent, f'{name}: no byte but what was sent', r)
+        s.check(received <= sent, f'{name}: no byte but what was sent', r,
+                'bytes were doubled')
         if bidir:
             s.check(0 < back <= back_sent, f'{name}: the other way too', r)
     return out

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 from harness import (HERE, REPO, Failed, family, free_port, have_module, in_vm,
-                     stat)
+                     stat, wait_until)
 
 PROBE = os.path.join(HERE, 'build', 'preload_probe')
 STATIC = PROBE + '_static'
@@ -367,7 +367,9 @@ def unloaded(s, check):
                          os.path.join(REPO, 'af_l5.ko')) if os.path.exists(f)]
     if not found:
         raise Failed('no af_l5.ko to load again')
-    s.must(['rmmod', 'af_l5'], plain=True)
+    # A socket of the last program may live a moment longer than that.
+    wait_until(lambda: s.run(['rmmod', 'af_l5'], plain=True).code == 0,
+               'the module to be unused')
     try:
         absent(s, check)
     finally:

@@ -39,7 +39,7 @@ def session(s):
     out['memccat'] = s.run(
         ['memccat', servers, f'--file={s.path("back")}', 'big']).code
     s.check(sha_file(s.path('back')) == sha_file(big),
-            'the value comes back as it went')
+            'the value comes back as it went', fatal='bytes differ')
 
     for test in ('set', 'get', 'mget'):
         # It prints times and nothing that can be compared.

@@ -48,7 +48,7 @@ def nginx(server_plain, client_plain):
                   plain=client_plain)
         out = {'big file': (r.code, len(r.out), r.err)}
         s.check(sha(r.out) == sha_file(s.path('www', 'big')),
-                'the file has the right checksum')
+                'the file has the right checksum', fatal='bytes differ')
         os.kill(pid, signal.SIGQUIT)
         wait_until(lambda: case_nginx.gone(pid), 'nginx to end')
         return out
@@ -64,7 +64,8 @@ def run(t):
             name = f'{mode}: {program.__name__}, {name}'
             got, moved = t.attempt(mode, program(*plain))
             t.check(got is not None and got == want,
-                    f'{name}: same as on TCP', f'tcp: {want}\nmixed: {got}')
+                    f'{name}: same as on TCP', f'tcp: {want}\nmixed: {got}',
+                    'another result than on TCP')
             if not t.l5run:
                 continue
             if not have_module():

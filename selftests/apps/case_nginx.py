@@ -130,7 +130,8 @@ def session(s):
     for name in ('big', 'proxy/big'):
         code, data, err = curl(f'{url}/{name}')
         out[name] = (code, len(data), err)
-        s.check(sha(data) == want, f'{name} arrives with the right checksum')
+        s.check(sha(data) == want, f'{name} arrives with the right checksum',
+                fatal='bytes differ')
     out['keep-alive: connections, status'] = curl(
         '-w', '%{num_connects} %{http_code}\n', *(
             ['-o', '/dev/null', f'{url}/small'] * 10))
@@ -161,8 +162,8 @@ def session(s):
                 bad[1] + bad[2] <= reads)
         s.check(good, name, text)
 
-    wrk_report(wrk('small', '-d', '2s'), 'wrk: small file, no errors')
-    wrk_report(wrk('big', '-d', '3s'), 'wrk: big file, no errors')
+    for path in ('small', 'big'):
+        s.wrk(f'{url}/{path}', f'wrk: {path} file, no errors', '-c', 8)
 
     p = wrk('small', '-d', '6s')
     answers = []

@@ -67,7 +67,8 @@ def session(s, template):
     r = s.run(psql + ['-c', 'select repeat($$0123456789$$, 300000)'],
               user=USER, env=env)
     out['a row of 3 MB'] = (r.code, len(r.out))
-    s.check(r.out == b'0123456789' * 300000 + b'\n', 'the row is right')
+    s.check(r.out == b'0123456789' * 300000 + b'\n', 'the row is right',
+            fatal='bytes differ')
 
     # What a client can copy out must be what went in.
     rows = s.path('rows')
@@ -84,7 +85,7 @@ def session(s, template):
         out[f'COPY out{name}'] = sql(
             f"\\copy (select * from big order by i) to '{back}'", host)
         s.check(os.path.exists(back) and sha_file(back) == sha_file(rows),
-                f'COPY{name}: the same rows come back')
+                f'COPY{name}: the same rows come back', fatal='bytes differ')
         os.unlink(back)
     several('AF_UNIX', s.dir)
     s.prefix = tcp_only

@@ -48,7 +48,8 @@ def session(s):
     out['SET of 1 MiB'] = cli('-x', 'SET', 'big', data=big)
     r = s.run(['redis-cli', '-p', port, '--raw', 'GET', 'big'])
     out['GET of 1 MiB'] = (r.code, sha(r.out))
-    s.check(r.out[:-1] == big, 'the big value comes back as it went')
+    s.check(r.out[:-1] == big, 'the big value comes back as it went',
+            fatal='bytes differ')
 
     # 2000 commands in the protocol's own form in one stream.
     r = s.run(['redis-cli', '-p', port, '--pipe'], data=b''.join(
@@ -100,7 +101,7 @@ def session(s):
     ours = cli('DEBUG', 'DIGEST')
     theirs = s.run(['redis-cli', '-p', rport, 'DEBUG', 'DIGEST'])
     s.check(ours[1] == theirs.text and len(ours[1].strip()) == 40,
-            'the replica has the same data', (ours, theirs))
+            'the replica has the same data', (ours, theirs), 'bytes differ')
     replica.send_signal(signal.SIGTERM)
     out['replica ends with'] = s.wait(replica, 'the replica')
 

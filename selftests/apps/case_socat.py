@@ -70,7 +70,7 @@ def session(s):
         r = socat('-', f'SOCKET-CONNECT:{at}', data=data)
         out[f'{name}: echo of 1 MiB after half-close'] = (r.code, r.err)
         s.check(sha(r.out) == sha(data), f'{name}: the echo is exact',
-                f'{len(r.out)} bytes')
+                f'{len(r.out)} bytes', 'bytes differ')
         p.terminate()
         s.wait(p, 'socat')
         if name == 'unix':
@@ -83,5 +83,5 @@ def session(s):
         r = socat('-u', f'OPEN:{big}', f'SOCKET-CONNECT:{at}')
         out[f'{name}: a file'] = (r.code, r.err, s.wait(p, 'socat'))
         s.check(sha_file(got) == sha_file(big),
-                f'{name}: the file is exact')
+                f'{name}: the file is exact', fatal='bytes differ')
     return out

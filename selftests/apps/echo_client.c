@@ -62,7 +62,7 @@ static void hangs(int sig)
 				i, c->fd, c->sent, c->got,
 				c->at ? c->at : "no call");
 	}
-	fprintf(stderr, "%d connections hang\n", shown);
+	l5_fatal("%d connections hang", shown);
 	_exit(3);
 }
 
@@ -74,6 +74,8 @@ static void check(struct conn *c, const void *buf, size_t n)
 		errx(1, "%s: byte %zu of the answer is wrong", c->at,
 		     c->got + bad);
 	c->got += n;
+	if (c->got > c->sent)
+		l5_fatal("more bytes than were sent");
 	if (c->got > c->sent)
 		errx(1, "%s: more bytes than were sent", c->at);
 }

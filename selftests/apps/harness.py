@@ -12,6 +12,7 @@ import ctypes
 import errno
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -41,6 +42,10 @@ WAIT = 120
 
 class Failed(Exception):
     """What cannot go on; the text says what was waited for."""
+
+
+class Hangs(Failed):
+    """The same, since it took longer than anything may."""
 
 
 def in_vm():
@@ -83,7 +88,7 @@ def wait_until(condition, what, timeout=WAIT):
         if value:
             return value
         if time.monotonic() > end:
-            raise Failed(f'waited {timeout} s for {what}')
+            raise Hangs(f'waited {timeout} s for {what}')
         time.sleep(0.05)
 
 
@@ -216,8 +221,8 @@ class Session:
     def path(self, *names):
         return os.path.join(self.dir, *names)
 
-    def check(self, good, name, detail=''):
-        return self.test.check(good, f'{self.mode}: {name}', detail)
+    def check(self, good, name, detail='', fatal=''):
+        return self.test.check(good, f'{self.mode}: {name}', detail, fatal)
 
     def command(self, argv, plain=False, user=None):
         argv = [str(a) for a in argv]
@@ -265,9 +270,9 @@ class Session:
             r = subprocess.run(argv, timeout=timeout, capture_output=True,
                                **stdin, **kw)
         except subprocess.TimeoutExpired as e:
-            raise Failed(f'{" ".join(argv)} took more than {timeout} s; '
-                         f'out: {(e.stdout or b"")[-500:]} '
-                         f'err: {(e.stderr or b"")[-500:]}') from None
+            raise Hangs(f'{" ".join(argv)} took more than {timeout} s; '
+                        f'out: {(e.stdout or b"")[-500:]} '
+                        f'err: {(e.stderr or b"")[-500:]}') from None
         return Result(argv, r.returncode, r.stdout, r.stderr)
 
     def must(self, argv, **kw):
@@ -282,7 +287,22 @@ class Session:
         try:
             return p.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise Failed(f'waited {timeout} s for {what} to end') from None
+            raise Hangs(f'waited {timeout} s for {what} to end') from None
+
+    def wrk(self, url, name, *args):
+        """
+        wrk with @args: answers, and no errors. On a slow machine a short run
+        may not see a single answer; then a longer one.
+        """
+        for seconds in (1, 8, 60):
+            r = self.run(['wrk', '-t', 2, '-d', f'{seconds}s', '--timeout',
+                          '60s', *args, url], timeout=2 * WAIT)
+            done = re.search(r'(\d+) requests in', r.text)
+            if r.code or (done and int(done[1])):
+                break
+        self.check(r.code == 0 and done and int(done[1]) > 0 and
+                   'Non-2xx' not in r.text and 'Socket errors' not in r.text,
+                   name, r)
 
     def stop(self, p, sig=signal.SIGTERM, what=None):
         p.send_signal(sig)
@@ -323,8 +343,11 @@ class Test:
         self.modes, self.long = modes, long
         self.failures = 0
 
-    def check(self, good, name, detail=''):
+    def check(self, good, name, detail='', fatal=''):
+        """@fatal: what it means if not; no noise makes that."""
         good = bool(good)
+        if not good and fatal:
+            self.tap.note(f'FATAL: {fatal}')
         self.tap.line(good, f'{self.name}: {name}')
         if not good:
             self.failures += 1
@@ -352,9 +375,10 @@ class Test:
         try:
             result = session(s)
         except (Failed, OSError, subprocess.SubprocessError, ValueError,
-                IndexError, KeyError):
+                IndexError, KeyError) as e:
             self.check(False, f'{mode}: ran to its end',
-                       traceback.format_exc())
+                       traceback.format_exc(),
+                       'it hangs' if isinstance(e, Hangs) else '')
         finally:
             after = stat()
             if self.failures > failures:
@@ -379,7 +403,8 @@ class Test:
             good = False
         if not good or mode != 'tcp':
             self.check(good, f'{mode}: pairs and ring memory are given back',
-                       f'before: {before}\nnow: {stat()}\n{table()}')
+                       f'before: {before}\nnow: {stat()}\n{table()}',
+                       'a leak')
 
     def compare(self, session, connections, payload, mapped=None):
         """
@@ -404,7 +429,8 @@ class Test:
         for what in list(tcp) + [k for k in l5 if k not in tcp]:
             self.check(tcp.get(what) == l5.get(what),
                        f'{mode}: same as on TCP: {what}',
-                       f'tcp: {tcp.get(what)!r}\nl5:  {l5.get(what)!r}')
+                       f'tcp: {tcp.get(what)!r}\nl5:  {l5.get(what)!r}',
+                       'another result than on TCP')
 
     def shared_memory(self, mode, moved, connections, payload, mapped,
                       base=0):
@@ -425,7 +451,7 @@ class Test:
         self.check(moved['bytes_tx'] >= payload,
                    f'{mode}: at least {payload} bytes through rings', moved)
         self.check(moved['violations'] == 0, f'{mode}: no ring violation',
-                   moved)
+                   moved, 'a ring was wrong')
         if mode == 'full':
             self.check(moved['maps'] >= mapped,
                        f'{mode}: at least {mapped} mapped ends', moved)

@@ -603,6 +603,24 @@ static const struct deviation *deviation(const char *name,
 	return NULL;
 }
 
+/* Is that what a receiving call returned, and no error? */
+static bool received(const struct line *x)
+{
+	return (strstr(x->label, "recv") || strstr(x->label, "read") ||
+		strstr(x->label, "splice")) && x->value[0] != '-';
+}
+
+/* Of a difference: may it be about what was carried? */
+static void carried(const struct line *own, const struct line *l5)
+{
+	if (!strncmp(own->value, "-1 E", 4) && !strcmp(l5->value, "0"))
+		l5_fatal("%s: no error but 0", own->label);
+	else if (strstr(own->value, " bytes ") || strstr(l5->value, " bytes "))
+		l5_fatal("%s: other bytes", own->label);
+	else if (received(own) && received(l5))
+		l5_fatal("%s: another count", own->label);
+}
+
 /* The number of differences; the first of them are printed, if @print. */
 static int differences(const char *name, const struct variant *v,
 		       const struct transcript *own,
@@ -656,6 +674,8 @@ static int differences(const char *name, const struct variant *v,
 				v->name, name, i, x->label,
 				v->dom == AF_UNIX ? "AF_UNIX" : "TCP",
 				x->value, y->value);
+		if (print)
+			carried(x, y);
 	}
 	return bad;
 }

@@ -34,6 +34,8 @@ void hostile_wrong(struct hostile *h, enum wrong what)
 		return;
 	h->wrong = what;
 	h->a->error = errno;
+	if (what == W_COUNT || what == W_GOOD)
+		l5_fatal("%s", wrong_name[what]);
 }
 
 ssize_t hostile_judge(struct hostile *h, ssize_t n, size_t want)
@@ -161,6 +163,7 @@ static bool verdict(int status, const struct hostile_game *g, const char *at,
 		return true;
 	printf("# %s, %s, %s, seed %llu: victim: ", g->api, mood_name[mood],
 	       at, (unsigned long long)seed);
+	/* map_reap() has told of it */
 	if (status == -1)
 		printf("hangs\n");
 	else if (code > 0 && code < W_MAX)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,6 +143,17 @@ int64_t l5_now_ms(void)
 	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
 }
 
+void l5_fatal(const char *fmt, ...)
+{
+	char text[200];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "# FATAL: %s\n", text);
+}
+
 static uint8_t byte_at(uint64_t pos)
 {
 	/* Differs between neighbours, pages and megabytes. */
@@ -163,8 +175,11 @@ ssize_t l5_check(const void *buf, size_t len, uint64_t pos)
 	size_t i;
 
 	for (i = 0; i < len; i++)
-		if (p[i] != byte_at(pos + i))
+		if (p[i] != byte_at(pos + i)) {
+			l5_fatal("wrong byte at %llu",
+				 (unsigned long long)pos + i);
 			return i;
+		}
 	return -1;
 }
 

@@ -55,10 +55,18 @@ bool l5_wait_asleep(pid_t tid);
 /* Milliseconds of the monotonic clock. */
 int64_t l5_now_ms(void);
 
+/*
+ * Say that something is wrong that no noise makes: bytes lost, doubled or
+ * changed, an error that came as an orderly end, a leak, a hang. A test that
+ * fails after it is not asked again, see ../judge. If it passes, it meant
+ * nothing.
+ */
+void l5_fatal(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 /* Bytes that depend on their position, so that loss or order shows. */
 void l5_fill(void *buf, size_t len, uint64_t pos);
 
-/* Are they? The offset of the first wrong byte, or -1. */
+/* Are they? The offset of the first wrong byte, which is fatal, or -1. */
 ssize_t l5_check(const void *buf, size_t len, uint64_t pos);
 
 /* xorshift: @s is the seed, not 0, and each thread has its own. */

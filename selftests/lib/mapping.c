@@ -316,6 +316,7 @@ int map_reap(pid_t pid)
 
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		if (l5_now_ms() > end) {
+			l5_fatal("process %d hangs", pid);
 			kill(pid, SIGKILL);
 			/* who cannot even be killed is left behind */
 			for (end += 3000; l5_now_ms() < end; usleep(1000))

@@ -48,7 +48,8 @@ def over(t, text, *processes):
         ends.append(got)
         t.check(p.code == 0 and got.get('tx_end') in ENDS and
                 got.get('rx_end') in ENDS,
-                f'{text}: {p.machine.name} comes to an end', repr(p))
+                f'{text}: {p.machine.name} comes to an end', repr(p),
+                'it hangs' if p.code is None else '')
     t.note(f'{text}: {ends}')
     if len(ends) == 2:
         s, c = ends
@@ -56,10 +57,11 @@ def over(t, text, *processes):
             # Who says end of file says that it is all.
             if x.get('rx_end') == 'eof':
                 t.check(y.get('tx_end') == 'shut' and x['rx'] == y['tx'],
-                        f'{text}: all there is has come', ends)
+                        f'{text}: all there is has come', ends,
+                        'an end that looks orderly')
             elif x and y:
                 t.check(x['rx'] <= y['tx'], f'{text}: no more than was sent',
-                        ends)
+                        ends, 'bytes were doubled')
     return ends
 
 

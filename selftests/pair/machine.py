@@ -30,6 +30,10 @@ class Failed(Exception):
     """What cannot go on; the text says what was waited for."""
 
 
+class Hangs(Failed):
+    """The same, since it took longer than anything may."""
+
+
 class Lost(Exception):
     """The other machine does not answer any more."""
 
@@ -254,8 +258,8 @@ class Running:
         line = self.machine.do.line(self.number, text, timeout=timeout)
         if line is None:
             self.finish(timeout=0.1)
-            raise Failed(f'{self.machine.name} did not say {text!r}: '
-                         f'{self!r}')
+            kind = Hangs if self.code is None else Failed
+            raise kind(f'{self.machine.name} did not say {text!r}: {self!r}')
         return line
 
     def tell(self, text='\n'):

@@ -55,7 +55,8 @@ class Programs:
                          grown)
             # rdma_broken may be a client that left before it had read all.
             self.t.check(grown['violations'] == 0,
-                         f'{m.name}: nobody broke the rules', grown)
+                         f'{m.name}: nobody broke the rules', grown,
+                         'a ring was wrong')
 
 
 @case(150)
@@ -78,7 +79,8 @@ def redis(t):
                     '</run/pair/v && '
                     f'redis-cli -h {t.a.address} -p {port} --raw GET big | '
                     'head -c -1 | cmp - /run/pair/v && echo same'])
-    t.check(r.code == 0 and 'same' in r.text, 'a value of 2 MB', r)
+    t.check(r.code == 0 and 'same' in r.text, 'a value of 2 MB', r,
+            '' if r.code else 'bytes differ')
     for name, args in (('50 clients', ['-c', 50, '-n', 2000]),
                        ('pipelined', ['-c', 20, '-n', 2000, '-P', 16]),
                        ('16 KiB', ['-c', 1, '-n', 200, '-d', 16384])):
@@ -154,7 +156,7 @@ def postgres(t):
     t.check(r.code == 0 and r.text.strip() == '2', 'select', r)
     r = p.run(t.b, psql + ["select repeat('0123456789', 300000)"])
     t.check(r.code == 0 and r.text.strip() == '0123456789' * 300000,
-            'a row of 3 MB', r.code)
+            'a row of 3 MB', r.code, '' if r.code else 'bytes differ')
     bench = ['pgbench', *to]
     r = p.run(t.b, bench + ['-i', '-q', '-s', 1, 'postgres'])
     t.check(r.code == 0, 'pgbench -i', r)
