@@ -262,6 +262,7 @@ static void __exit l5_exit(void)
 	sock_unregister(l5_family);
 	/* the last packet of a closed listener may still be in our callbacks */
 	synchronize_net();
+	l5_unix_exit();
 	/* the last thing of a work may still be to return */
 	flush_workqueue(l5_wq);
 	l5_door_exit();

@@ -278,6 +278,8 @@ void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
 	/* F_SETFL marks the owner alone; the wait queue knows who wants it */
 	sock_set_flag(bsk, SOCK_FASYNC);
 	release_sock(bsk);
+	if (l5->proto == L5PROTO_UNIX)
+		l5_unix_attach(l5);
 }
 
 /* What our table is made from; a fresh socket has TCP's own operations. */
@@ -488,6 +490,8 @@ void l5_boot_release(struct l5_sock *l5)
 		l5_boot_hook(bsk, false);
 	}
 	write_unlock_bh(&bsk->sk_callback_lock);
+	if (l5->proto == L5PROTO_UNIX)
+		l5_unix_release(bsk);
 	l5_meet_cancel(l5);
 	/* a late match may have decided just before */
 	if (l5_state(l5) == L5_SHM || l5_state(l5) == L5_MOVING)

@@ -43,6 +43,8 @@
  *   l5_unix_lock              (spin, bh) the AF_UNIX listeners
  *   l5_sock.pending_lock      (spin, bh) a listener's decided, unaccepted ones
  *
+ * AF_UNIX's own locks, and what is ours beside them: see unix.c.
+ *
  * The softirq that completes a handshake holds the bootstrap's spinlock and
  * takes the last three. No lock of these is held across a sleep but the
  * mutexes, and none of them while waiting for a peer.
@@ -284,6 +286,8 @@ struct l5_opts {
  * @pending_lock: guards @pending, @closing
  * @listened: does what is due once a listener's bootstrap is none any more
  * @node: in the namespace's list of sockets
+ * @taken: messages in an AF_UNIX bootstrap's queue that have lost descriptors;
+ *	under AF_UNIX's state lock
  * @unix_node: in the table of AF_UNIX listeners, see meet.c
  */
 struct l5_sock {
@@ -319,6 +323,7 @@ struct l5_sock {
 	spinlock_t pending_lock;
 	struct work_struct listened;
 	struct hlist_node node;
+	unsigned int taken;
 	struct hlist_node unix_node;
 };
 
@@ -478,6 +483,13 @@ ssize_t l5_splice_read(struct socket *sock, loff_t *ppos,
 		       struct pipe_inode_info *pipe, size_t len,
 		       unsigned int flags);
 #endif
+
+/* unix.c */
+void l5_unix_attach(struct l5_sock *l5);
+void l5_unix_received(struct l5_sock *l5, struct msghdr *msg);
+void l5_unix_release(struct sock *bsk);
+int l5_unix_send_check(struct l5_sock *l5, struct msghdr *msg);
+void l5_unix_exit(void);
 
 /* opts.c */
 int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
