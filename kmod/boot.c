@@ -343,7 +343,7 @@ static void l5_listen_hook(struct l5_sock *l5)
 	struct l5_af_ops *af = l5_af_of(l5);
 
 	if (l5->proto == L5PROTO_UNIX) {
-		l5_meet_unix_listen(l5);
+		l5_unix_listen(l5);
 		return;
 	}
 	lock_sock(bsk);
@@ -366,7 +366,7 @@ static void l5_listen_unhook(struct l5_sock *l5)
 	struct l5_af_ops *af = l5_af_of(l5);
 
 	if (l5->proto == L5PROTO_UNIX) {
-		l5_meet_unix_unlisten(l5);
+		l5_unix_unlisten(l5);
 		return;
 	}
 	lock_sock(bsk);
@@ -468,7 +468,7 @@ void l5_boot_release(struct l5_sock *l5)
 		sock_put(&l5->sk);
 	listens = l5_state(l5) == L5_LISTEN;
 	if (listens) {
-		l5_meet_unix_unlisten(l5);
+		l5_unix_unlisten(l5);
 		l5_meet_close(l5);
 	}
 	l5_opts_push(l5);

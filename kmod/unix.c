@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * AF_L5: descriptors that arrive at an AF_UNIX bootstrap.
+ * AF_L5: what is AF_UNIX's alone: descriptors that arrive at a bootstrap, and
+ * which listener a client has reached.
  *
  * A file that lies in a socket's queue may keep that very socket: its own
  * descriptor was sent to it, or to one that was sent to it. AF_UNIX collects
@@ -36,6 +37,7 @@
 #include <linux/file.h>
 #include <linux/net.h>
 #include <linux/rcupdate.h>
+#include <linux/rhashtable.h>
 #include <linux/skbuff.h>
 #include <linux/workqueue.h>
 #include <net/af_unix.h>
@@ -68,6 +70,19 @@ static void l5_unix_work(struct work_struct *work);
 static DEFINE_SPINLOCK(l5_late_lock);
 static LIST_HEAD(l5_late_list);
 static DECLARE_DELAYED_WORK(l5_late_work, l5_unix_work);
+
+/*
+ * AF_UNIX listeners, of all namespaces, by the address object that each shares
+ * with its children and with nobody else.
+ */
+static const struct rhashtable_params l5_listeners_params = {
+	.key_len		= sizeof_field(struct l5_sock, unix_addr),
+	.key_offset		= offsetof(struct l5_sock, unix_addr),
+	.head_offset		= offsetof(struct l5_sock, unix_node),
+	.automatic_shrinking	= true,
+};
+
+static struct rhashtable l5_listeners;
 
 /* What sk_data_ready was before; the same function for all of them. */
 static void (*l5_unix_wakeup)(struct sock *sk);
@@ -414,7 +429,7 @@ static void l5_unix_unguard(struct sock *sk)
 }
 
 /**
- * l5_unix_release() - a bootstrap is about to end; nothing of ours stays on it
+ * l5_unix_release() - a bootstrap is about to end: nothing of ours stays on it
  * @bsk: an AF_UNIX socket, a listener or not
  *
  * What waits for accept() ends with the listener, but its memory with the
@@ -434,6 +449,63 @@ void l5_unix_release(struct sock *bsk)
 	skb_queue_walk(queue, skb)
 		l5_unix_unguard(skb->sk);
 	spin_unlock(&queue->lock);
+}
+
+/**
+ * l5_unix_listen() - clients are to find a listener
+ * @l5: whose bootstrap is about to listen
+ *
+ * Without memory for that it is an ordinary listener.
+ *
+ * Context: l5_sock.lock held; may sleep.
+ */
+void l5_unix_listen(struct l5_sock *l5)
+{
+	lockdep_assert_held(&l5->lock);
+	if (l5->unix_addr)
+		return;
+	l5->unix_addr = smp_load_acquire(&unix_sk(l5->boot->sk)->addr);
+	/* to listen without a name is an error */
+	if (!l5->unix_addr)
+		return;
+	if (rhashtable_insert_fast(&l5_listeners, &l5->unix_node,
+				   l5_listeners_params)) {
+		l5->unix_addr = NULL;
+		WRITE_ONCE(l5->nopair, L5_REASON_NOMEM);
+	}
+}
+
+/**
+ * l5_unix_unlisten() - clients are to find it no more
+ * @l5: a listener, or one that failed to be
+ *
+ * Who has found it may still use it, under RCU.
+ */
+void l5_unix_unlisten(struct l5_sock *l5)
+{
+	if (!l5->unix_addr)
+		return;
+	rhashtable_remove_fast(&l5_listeners, &l5->unix_node,
+			       l5_listeners_params);
+	l5->unix_addr = NULL;
+}
+
+/**
+ * l5_unix_listener() - whose child is a socket?
+ * @child: an AF_UNIX socket, accepted or not yet
+ *
+ * The time this takes does not depend on how many listeners there are, of this
+ * user or of others.
+ *
+ * Context: RCU. Return: the AF_L5 listener, which may be closing, or NULL.
+ */
+struct l5_sock *l5_unix_listener(const struct sock *child)
+{
+	const void *addr = smp_load_acquire(&unix_sk(child)->addr);
+
+	if (!addr)
+		return NULL;
+	return rhashtable_lookup(&l5_listeners, &addr, l5_listeners_params);
 }
 
 /**
@@ -483,6 +555,16 @@ int l5_unix_send_check(struct l5_sock *l5, struct msghdr *msg)
 }
 
 /**
+ * l5_unix_init() - before the first socket
+ *
+ * Return: 0 or -errno.
+ */
+int __init l5_unix_init(void)
+{
+	return rhashtable_init(&l5_listeners, &l5_listeners_params);
+}
+
+/**
  * l5_unix_exit() - the module goes, and there are no sockets any more
  *
  * A sender may have been about to call our sk_data_ready, or be in it, when the
@@ -499,4 +581,5 @@ void l5_unix_exit(void)
 		sock_put(late->sk);
 		kfree(late);
 	}
+	rhashtable_destroy(&l5_listeners);
 }
