@@ -177,7 +177,6 @@ struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
 	spin_lock_init(&l5->pending_lock);
 	INIT_WORK(&l5->listened, l5_boot_listened);
 	INIT_HLIST_NODE(&l5->node);
-	INIT_HLIST_NODE(&l5->unix_node);
 	return l5;
 }
 
@@ -234,9 +233,12 @@ static int __init l5_init(void)
 	err = l5_net_init();
 	if (err)
 		goto err_proto;
-	err = l5_door_init();
+	err = l5_unix_init();
 	if (err)
 		goto err_net;
+	err = l5_door_init();
+	if (err)
+		goto err_unix;
 	l5_family_ops.family = l5_family;
 	err = sock_register(&l5_family_ops);
 	if (err) {
@@ -248,6 +250,8 @@ static int __init l5_init(void)
 
 err_door:
 	l5_door_exit();
+err_unix:
+	l5_unix_exit();
 err_net:
 	l5_net_exit();
 err_proto:
@@ -262,6 +266,7 @@ static void __exit l5_exit(void)
 	sock_unregister(l5_family);
 	/* the last packet of a closed listener may still be in our callbacks */
 	synchronize_net();
+	l5_unix_exit();
 	l5_door_exit();
 	/* the last thing of a work may still be to return */
 	flush_workqueue(l5_wq);

@@ -291,6 +291,8 @@ void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
 	/* F_SETFL marks the owner alone; the wait queue knows who wants it */
 	sock_set_flag(bsk, SOCK_FASYNC);
 	release_sock(bsk);
+	if (l5->proto == L5PROTO_UNIX)
+		l5_unix_attach(l5);
 }
 
 /* What our table is made from; a fresh socket has TCP's own operations. */
@@ -354,7 +356,7 @@ static void l5_listen_hook(struct l5_sock *l5)
 	struct l5_af_ops *af = l5_af_of(l5);
 
 	if (l5->proto == L5PROTO_UNIX) {
-		l5_meet_unix_listen(l5);
+		l5_unix_listen(l5);
 		return;
 	}
 	lock_sock(bsk);
@@ -377,7 +379,7 @@ static void l5_listen_unhook(struct l5_sock *l5)
 	struct l5_af_ops *af = l5_af_of(l5);
 
 	if (l5->proto == L5PROTO_UNIX) {
-		l5_meet_unix_unlisten(l5);
+		l5_unix_unlisten(l5);
 		return;
 	}
 	lock_sock(bsk);
@@ -479,7 +481,7 @@ void l5_boot_release(struct l5_sock *l5)
 		sock_put(&l5->sk);
 	listens = l5_state(l5) == L5_LISTEN;
 	if (listens) {
-		l5_meet_unix_unlisten(l5);
+		l5_unix_unlisten(l5);
 		l5_meet_close(l5);
 	}
 	l5_opts_push(l5);
@@ -501,6 +503,8 @@ void l5_boot_release(struct l5_sock *l5)
 		l5_boot_hook(bsk, false);
 	}
 	write_unlock_bh(&bsk->sk_callback_lock);
+	if (l5->proto == L5PROTO_UNIX)
+		l5_unix_release(bsk);
 	l5_meet_cancel(l5);
 	/* a late match may have decided just before */
 	if (l5_state(l5) == L5_SHM || l5_state(l5) == L5_MOVING)

@@ -9,7 +9,6 @@
  * comes before the end.
  */
 #include <linux/compat.h>
-#include <linux/file.h>
 #include <linux/poll.h>
 #include <linux/sched/clock.h>
 #include <linux/sched/signal.h>
@@ -335,6 +334,8 @@ static int l5_boot_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 
 	l5_boot_use(l5);
 	ret = l5->boot->ops->recvmsg(l5->boot, msg, len, flags);
+	if (ret > 0)
+		l5_unix_received(l5, msg);
 	l5_boot_error(l5);
 	return ret;
 }
@@ -471,39 +472,6 @@ ended:
 	return err;
 }
 
-/*
- * AF_UNIX collects cycles of sockets in flight among sockets that it knows. It
- * does not know who owns a bootstrap, so no socket may travel over one.
- */
-static int l5_scm_check(struct msghdr *msg)
-{
-	struct cmsghdr *cmsg;
-	int i, n;
-
-	for_each_cmsghdr(cmsg, msg) {
-		int *fds = (int *)CMSG_DATA(cmsg);
-
-		if (!CMSG_OK(msg, cmsg))
-			return -EINVAL;
-		if (cmsg->cmsg_level != SOL_SOCKET ||
-		    cmsg->cmsg_type != SCM_RIGHTS)
-			continue;
-		n = (cmsg->cmsg_len - sizeof(*cmsg)) / sizeof(int);
-		for (i = 0; i < n; i++) {
-			struct file *file = fget(fds[i]);
-			bool sock;
-
-			if (!file)
-				continue;
-			sock = S_ISSOCK(file_inode(file)->i_mode);
-			fput(file);
-			if (sock)
-				return -EOPNOTSUPP;
-		}
-	}
-	return 0;
-}
-
 /**
  * l5_sendmsg() - send on a socket in any state
  * @sock: the socket
@@ -525,7 +493,7 @@ int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	if (l5_tx_rings(l5))
 		return l5_shm_sendmsg(l5, msg, len);
 	if (l5->proto == L5PROTO_UNIX && msg->msg_controllen) {
-		err = l5_scm_check(msg);
+		err = l5_unix_send_check(l5, msg);
 		if (err)
 			return err;
 	}

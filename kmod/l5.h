@@ -44,12 +44,13 @@
  *   boot->sk_callback_lock    bootstrap to l5_sock pointer
  *   meet bucket (spin, bh)    the table of open meetings; who takes one out of
  *                             it decides its outcome
- *   l5_unix_lock              (spin, bh) the AF_UNIX listeners
  *   l5_sock.pending_lock      (spin, bh) a listener's decided, unaccepted ones
  *   l5_users_lock             (spin, bh) the table of users' accounts
  *
+ * AF_UNIX's own locks, and what is ours beside them: see unix.c.
+ *
  * The softirq that completes a handshake holds the bootstrap's spinlock and
- * takes the last four. No lock of these is held across a sleep but the
+ * takes the last three. No lock of these is held across a sleep but the
  * mutexes, and none of them while waiting for a peer.
  */
 #ifndef L5_H
@@ -62,6 +63,7 @@
 #include <linux/mutex.h>
 #include <linux/net.h>
 #include <linux/refcount.h>
+#include <linux/rhashtable-types.h>
 #include <linux/spinlock.h>
 #include <linux/timer.h>
 #include <linux/workqueue.h>
@@ -325,7 +327,10 @@ struct l5_opts {
  * @pending_lock: guards @pending, @closing
  * @listened: does what is due once a listener's bootstrap is none any more
  * @node: in the namespace's list of sockets
- * @unix_node: in the table of AF_UNIX listeners, see meet.c
+ * @taken: messages in an AF_UNIX bootstrap's queue that have lost descriptors;
+ *	under AF_UNIX's state lock
+ * @unix_node: in the table of AF_UNIX listeners, see unix.c
+ * @unix_addr: key there, NULL if it is not in it
  */
 struct l5_sock {
 	struct sock sk;
@@ -361,7 +366,9 @@ struct l5_sock {
 	spinlock_t pending_lock;
 	struct work_struct listened;
 	struct hlist_node node;
-	struct hlist_node unix_node;
+	unsigned int taken;
+	struct rhash_head unix_node;
+	const void *unix_addr;
 };
 
 static inline struct l5_sock *l5_sk(const struct sock *sk)
@@ -444,8 +451,6 @@ void l5_meet_established(struct l5_sock *l5);
 void l5_meet_child(struct l5_sock *listener, struct sock *child);
 void l5_meet_unix_open(struct l5_sock *l5);
 void l5_meet_unix_connected(struct l5_sock *l5);
-void l5_meet_unix_listen(struct l5_sock *l5);
-void l5_meet_unix_unlisten(struct l5_sock *l5);
 struct l5_conn *l5_meet_accept(struct l5_sock *listener, struct sock *child);
 void l5_meet_stay(struct l5_sock *l5, enum l5_reason why);
 void l5_meet_cancel(struct l5_sock *l5);
@@ -541,6 +546,17 @@ ssize_t l5_splice_read(struct socket *sock, loff_t *ppos,
 		       struct pipe_inode_info *pipe, size_t len,
 		       unsigned int flags);
 #endif
+
+/* unix.c */
+void l5_unix_attach(struct l5_sock *l5);
+void l5_unix_received(struct l5_sock *l5, struct msghdr *msg);
+void l5_unix_release(struct sock *bsk);
+void l5_unix_listen(struct l5_sock *l5);
+void l5_unix_unlisten(struct l5_sock *l5);
+struct l5_sock *l5_unix_listener(const struct sock *child);
+int l5_unix_send_check(struct l5_sock *l5, struct msghdr *msg);
+int l5_unix_init(void);
+void l5_unix_exit(void);
 
 /* opts.c */
 int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,

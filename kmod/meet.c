@@ -56,10 +56,6 @@ static struct l5_notes {
 	atomic_t turn;
 } l5_notes[1 << L5_NOTE_BITS];
 
-/* AF_UNIX listeners by the address they share with their children. */
-static DEFINE_SPINLOCK(l5_unix_lock);
-static HLIST_HEAD(l5_unix_listeners);
-
 static struct l5_notes *l5_notes_of(u32 isn)
 {
 	return &l5_notes[hash_32(isn, L5_NOTE_BITS)];
@@ -276,48 +272,25 @@ void l5_meet_unix_open(struct l5_sock *l5)
 void l5_meet_unix_connected(struct l5_sock *l5)
 {
 	struct sock *peer = unix_peer_get(l5->boot->sk);
-	struct l5_sock *listener = NULL, *l;
 	struct l5_conn *conn = l5->conn;
 	struct l5_bucket *b = l5_bucket(conn->key);
-	void *addr = NULL;
+	struct l5_sock *listener;
 
-	if (peer)
-		addr = smp_load_acquire(&unix_sk(peer)->addr);
+	/* a listener that ends meanwhile is there, and says that it closes */
+	rcu_read_lock();
+	listener = peer ? l5_unix_listener(peer) : NULL;
 	spin_lock_bh(&b->lock);
 	if (!hlist_unhashed(&conn->hash)) {
-		/* the lock keeps the listener until it has the connection */
-		spin_lock(&l5_unix_lock);
-		hlist_for_each_entry(l, &l5_unix_listeners, unix_node)
-			if (addr && unix_sk(l->boot->sk)->addr == addr &&
-			    !l5_why_not(l)) {
-				listener = l;
-				break;
-			}
 		conn->reason = L5_REASON_PEER;
 		if (listener)
 			l5_meet_pend(b, conn, listener, peer);
 		else
 			l5_meet_decide(b, conn, NULL);
-		spin_unlock(&l5_unix_lock);
 	}
 	spin_unlock_bh(&b->lock);
+	rcu_read_unlock();
 	if (peer)
 		sock_put(peer);
-}
-
-void l5_meet_unix_listen(struct l5_sock *l5)
-{
-	spin_lock_bh(&l5_unix_lock);
-	if (hlist_unhashed(&l5->unix_node))
-		hlist_add_head(&l5->unix_node, &l5_unix_listeners);
-	spin_unlock_bh(&l5_unix_lock);
-}
-
-void l5_meet_unix_unlisten(struct l5_sock *l5)
-{
-	spin_lock_bh(&l5_unix_lock);
-	hlist_del_init(&l5->unix_node);
-	spin_unlock_bh(&l5_unix_lock);
 }
 
 /* The client still connects: pair with it here, nothing waits in the list. */

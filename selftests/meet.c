@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -589,6 +590,51 @@ TEST_F_TIMEOUT(meet, defer_accept_and_quickack, 300)
 		close(c);
 		close(s);
 	}
+}
+
+/*
+ * Of many AF_UNIX listeners each is found, as they come and go. That it takes
+ * no longer for their number is not to be seen here: no test measures time.
+ */
+TEST(unix_among_many)
+{
+	enum { MANY = 600 };
+	struct rlimit files = { 4 * MANY, 4 * MANY };
+	static struct addr at[MANY];
+	static int l[MANY];
+	int i, c, s;
+
+	l5_or_skip();
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &files));
+	for (i = 0; i < MANY; i++) {
+		/* the kernel makes up the name */
+		at[i].un.sun_family = AF_UNIX;
+		at[i].len = sizeof(sa_family_t);
+		l[i] = end_listen(END_L5, &at[i]);
+		ASSERT_LE(0, l[i]);
+		at[i].len = sizeof(at[i].ss);
+		ASSERT_EQ(0, getsockname(l[i], &at[i].sa, &at[i].len));
+	}
+	for (i = 0; i < MANY; i++) {
+		if (i % 3 == 0)
+			close(l[i]);
+		if (i % 3 == 0 || i % 50)
+			continue;
+		c = end_connect(END_L5, &at[i]);
+		ASSERT_LE(0, c);
+		/* before accept() */
+		EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(c));
+		s = accept(l[i], NULL, NULL);
+		ASSERT_LE(0, s);
+		EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(s));
+		EXPECT_TRUE(end_exchange(c, s, 3000, i));
+		close(c);
+		close(s);
+	}
+	EXPECT_EQ(-ECONNREFUSED, end_connect(END_L5, &at[0]));
+	for (i = 0; i < MANY; i++)
+		if (i % 3)
+			close(l[i]);
 }
 
 TEST_HARNESS_MAIN
