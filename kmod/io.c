@@ -413,7 +413,7 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 	if (err)
 		return err;
 	while (msg_data_left(msg)) {
-		n = l5_ring_lock(l5, L5_LOCK_TX, timeo);
+		n = l5_ring_lock(l5, L5_LOCK_TX, &timeo);
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
 		if (n)
@@ -557,7 +557,7 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		l5_arm_rx(l5);
 	for (;;) {
 		ended = l5_rx_ended(l5);
-		n = l5_ring_lock(l5, L5_LOCK_RX, timeo);
+		n = l5_ring_lock(l5, L5_LOCK_RX, &timeo);
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
 		if (n)

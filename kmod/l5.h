@@ -29,7 +29,10 @@
  *   l5_sock.lock (mutex)      connect, listen, disconnect of one socket
  *   l5_sock.tx_lock, rx_lock  (mutexes, never both) cursors of one direction,
  *                             together with the lock word in the control page,
- *                             which is only ever tried while they are held
+ *                             which is only ever tried while they are held. A
+ *                             holder may fault, for as long as whoever serves
+ *                             the fault likes: so no wait for them is without
+ *                             a time-out or deaf to signals, see lock.c
  *   mmap_lock                 a copy may fault; mmap() of the rings holds it
  *   l5_end.fill_lock          (mutex) pages of a ring; the client's, then the
  *                             server's
@@ -393,9 +396,9 @@ bool l5_ring_writable(struct l5_sock *l5);
 void l5_ring_violation(struct l5_sock *l5);
 
 /* lock.c */
-int l5_ring_lock(struct l5_sock *l5, int dir, long timeo);
+int l5_ring_lock(struct l5_sock *l5, int dir, long *timeo);
 void l5_ring_unlock(struct l5_sock *l5, int dir);
-int l5_ring_lock_wait(struct l5_sock *l5, int dir, long *timeo, bool intr);
+int l5_ring_lock_wait(struct l5_sock *l5, int dir);
 
 /* map.c */
 int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma);
