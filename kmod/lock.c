@@ -11,7 +11,7 @@
 #define L5_LOCK_PATIENCE	(HZ / 20)
 /* Looks at a mutex before the first nap, about as long as a short copy. */
 #define L5_LOCK_LOOKS		200
-/* The longest nap, since a process may forget to wake, or hide that it should */
+/* The longest nap, since a process may forget to wake, or forge the bit */
 #define L5_LOCK_NAP		(msecs_to_jiffies(20) ?: 1)
 
 /**

@@ -113,7 +113,7 @@ static void plays(struct __test_metadata *_metadata, const char *at,
 	unsigned int i;
 	int what;
 
-	for (i = 0; i < sizeof(games) / sizeof(games[0]); i++)
+	for (i = 0; i < ARRAY_SIZE(games); i++)
 		for (what = 0; what < FORGERIES; what++)
 			EXPECT_TRUE(forged_play(&games[i], at, what, how));
 }

@@ -457,9 +457,8 @@ static void all_plays(struct __test_metadata *_metadata, const char *at,
 	int api, mood;
 
 	for (api = 0; api < A_MAX; api++)
-		for (mood = 0; mood < MOODS; mood++) {
+		for (mood = 0; mood < MOODS; mood++)
 			play(_metadata, at, api, mood, same_end, seed++, sum);
-		}
 	TH_LOG("%lu calls, %lu scribbles, %lld connections ended for it",
 	       sum[0], sum[1], l5_stat("violations"));
 	/* nothing of it stays */

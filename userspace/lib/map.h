@@ -99,8 +99,8 @@ struct l5_map;
 /**
  * struct l5_map_ops - what only the kernel can do
  * @bell: L5_IOC_DOORBELL
- * @lock_wait: wait for a lock word, for ever, where there is no system call that
- *	could; NULL: L5_TRY_BUSY
+ * @lock_wait: wait for a lock word, for ever, where no system call could; NULL:
+ *	L5_TRY_BUSY
  * @lock_wake: L5_IOC_UNLOCK
  * @broken: the peer broke the protocol: end the connection
  */
