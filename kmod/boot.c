@@ -901,6 +901,7 @@ err_sock:
 static void l5_shutdown_ring(struct l5_sock *l5, int how)
 {
 	struct l5_end *own = l5_own(l5);
+	long timeo = -HZ;
 	bool locked;
 
 	/* what TCP gets after a FIN and nobody reads it answers by a reset */
@@ -913,7 +914,7 @@ static void l5_shutdown_ring(struct l5_sock *l5, int how)
 		 * it back is not worth waiting for.
 		 */
 		l5_map_flag(own, L5_MAP_TX_ASK);
-		locked = !l5_ring_lock(l5, L5_LOCK_TX, -HZ);
+		locked = !l5_ring_lock(l5, L5_LOCK_TX, &timeo);
 		l5_conn_fin(l5);
 		if (locked)
 			l5_ring_unlock(l5, L5_LOCK_TX);

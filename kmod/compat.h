@@ -127,6 +127,16 @@ static inline void l5_vm_flags(struct vm_area_struct *vma, unsigned long set,
 #endif
 }
 
+/* Does an epoll set watch it? */
+static inline bool l5_file_watched(struct file *file)
+{
+#ifdef CONFIG_EPOLL
+	return READ_ONCE(file->f_ep);
+#else
+	return false;
+#endif
+}
+
 /* a reference to a file that may be about to go; its memory is sure */
 static inline bool l5_file_get(struct file *file)
 {

@@ -66,16 +66,9 @@ bool l5_rx_ended(struct l5_sock *l5)
 /* Is there more to receive than the @seen bytes that a peek left in place? */
 static bool l5_rx_ready(struct l5_sock *l5, size_t seen)
 {
-	bool more;
-
 	if (l5_rx_ended(l5))
 		return true;
-	if (!l5_ring_readable(l5) || !seen)
-		return l5_ring_readable(l5);
-	mutex_lock(&l5->rx_lock);
-	more = l5_ring_count(l5, !l5->end, seen + 1) > seen;
-	mutex_unlock(&l5->rx_lock);
-	return more;
+	return seen ? l5_ring_holds(l5, seen + 1) : l5_ring_readable(l5);
 }
 
 /**
@@ -178,6 +171,46 @@ static void l5_arm_tx(struct l5_sock *l5)
 })
 
 /*
+ * The ring was found empty, or full, after it had been said that it was not.
+ * Others who share the socket may have been faster, again and again; or they
+ * write to the cursors, so that those who ask and those who look see different
+ * things. No such round sleeps, so each looks for signals by itself.
+ */
+static int l5_again(long timeo)
+{
+	cond_resched();
+	return signal_pending(current) ? sock_intr_errno(timeo) : 0;
+}
+
+/*
+ * Has this end sent since it last received? By the cursors in its control page,
+ * since a process that mapped it tells nobody. Bytes that one has received
+ * without the kernel came before or after what was sent: then it is not waited
+ * for, the process does that itself. Whoever shares the socket may lie, and
+ * makes it spin for nothing, or sleep.
+ */
+static bool l5_awaits(struct l5_sock *l5)
+{
+	const struct l5_ctrl *ctrl = l5_own(l5)->ctrl;
+	u64 tail = l5_load(&ctrl->tx_tail), head = l5_load(&ctrl->rx_head);
+
+	if (READ_ONCE(l5->got_head) == head)
+		return READ_ONCE(l5->got_tail) != tail;
+	WRITE_ONCE(l5->got_head, head);
+	WRITE_ONCE(l5->got_tail, tail);
+	return false;
+}
+
+/* It has received. */
+static void l5_awaits_no_more(struct l5_sock *l5)
+{
+	const struct l5_ctrl *ctrl = l5_own(l5)->ctrl;
+
+	WRITE_ONCE(l5->got_head, l5_load(&ctrl->rx_head));
+	WRITE_ONCE(l5->got_tail, l5_load(&ctrl->tx_tail));
+}
+
+/*
  * How long to look at the ring before sleeping, ns. A socket that was told
  * spins as told. Else it adapts, as KVM's halt polling does, see l5_spun(), and
  * only while it waits for an answer: who has sent nothing since it last
@@ -194,7 +227,7 @@ static u64 l5_spin_ns(struct l5_sock *l5, bool *adapt)
 #endif
 	if (us >= 0)
 		return (u64)us * NSEC_PER_USEC;
-	us = READ_ONCE(l5->awaits) ? READ_ONCE(l5->ln->spin_us) : 0;
+	us = l5_awaits(l5) ? READ_ONCE(l5->ln->spin_us) : 0;
 	*adapt = us;
 	return min_t(u64, (u64)us * NSEC_PER_USEC, READ_ONCE(l5->spin_win));
 }
@@ -244,25 +277,42 @@ static bool l5_spin(struct l5_sock *l5, u64 start, u64 ns)
  */
 static DEFINE_PER_CPU(const void *, l5_polled);
 
+/* The longest spin in a poll, ns, whatever was asked for: see below. */
+#define L5_POLL_SPIN_MAX	(200 * NSEC_PER_USEC)
+
 /*
  * A server that waits in epoll is asked once more about what it has just read,
  * before it sleeps: the place to spin for it, by the same rule as a receive.
  * Not where several sockets take turns, they would spin one after the other.
+ *
+ * But epoll asks the same way for a program that is not going to wait, poll(),
+ * select() and io_uring ask when nobody waits any more, and epoll asks with a
+ * mutex held that others may need. So it is short; it is only for sockets that
+ * an epoll set watches; and not for a task that was told that there is nothing
+ * and asks again without having slept since.
  */
-static void l5_poll_spin(struct l5_sock *l5)
+static void l5_poll_spin(struct l5_sock *l5, struct file *file)
 {
 	const void *last = this_cpu_xchg(l5_polled, l5);
-	bool adapt;
+	unsigned long slept = READ_ONCE(current->nvcsw);
+	bool adapt, waits;
 	u64 ns;
 
-	if (last != l5 || !READ_ONCE(l5->awaits) || READ_ONCE(l5->polled))
+	if (!l5_file_watched(file))
 		return;
-	ns = l5_spin_ns(l5, &adapt);
+	waits = READ_ONCE(l5->poll_task) != current ||
+		READ_ONCE(l5->poll_slept) != slept;
+	WRITE_ONCE(l5->poll_task, current);
+	WRITE_ONCE(l5->poll_slept, slept);
+	if (last != l5 || !waits || READ_ONCE(l5->polled) || !l5_awaits(l5))
+		return;
+	ns = min_t(u64, l5_spin_ns(l5, &adapt), L5_POLL_SPIN_MAX);
 	if (!ns && !adapt)
 		return;
 	WRITE_ONCE(l5->polled, local_clock());
-	if (ns)
-		l5_spin(l5, l5->polled, ns);
+	/* told that there is something: nothing to sleep for */
+	if (ns && l5_spin(l5, l5->polled, ns))
+		WRITE_ONCE(l5->poll_task, NULL);
 }
 
 /* Data came after a poll that found none: learn how long that took. */
@@ -396,6 +446,7 @@ static int l5_shm_send_check(struct l5_sock *l5, struct msghdr *msg)
 static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 {
 	long timeo = sock_sndtimeo(&l5->sk, msg->msg_flags & MSG_DONTWAIT);
+	bool waited = false;
 	size_t done = 0;
 	ssize_t n;
 	int err;
@@ -416,7 +467,7 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 	if (err)
 		return err;
 	while (msg_data_left(msg)) {
-		n = l5_ring_lock(l5, L5_LOCK_TX, timeo);
+		n = l5_ring_lock(l5, L5_LOCK_TX, &timeo);
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
 		if (n)
@@ -427,11 +478,11 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 				goto ended;
 			}
 			n = l5_ring_write(l5, &msg->msg_iter);
-			if (n > 0)
+			if (n > 0) {
 				done += n;
+				waited = false;
+			}
 		} while (n > 0 && msg_data_left(msg));
-		if (!READ_ONCE(l5->awaits))
-			WRITE_ONCE(l5->awaits, true);
 		l5_ring_unlock(l5, L5_LOCK_TX);
 		if (n == -EPIPE) {
 			/* taken, like what TCP sends to who is gone */
@@ -441,7 +492,11 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 		if (n == -EAGAIN) {
 			/* who may not wait has armed it for an edge */
 			sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &l5->sk);
-			n = l5_sleep(l5, &timeo, l5_arm_tx, l5_tx_ready(l5));
+			n = waited ? l5_again(timeo) : 0;
+			if (!n)
+				n = l5_sleep(l5, &timeo, l5_arm_tx,
+					     l5_tx_ready(l5));
+			waited = true;
 		}
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
@@ -516,6 +571,7 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	size_t target = sock_rcvlowat(&l5->sk, flags & MSG_WAITALL, len);
 	bool peek = flags & MSG_PEEK, ended;
 	bool discard = flags & MSG_TRUNC && l5->proto != L5PROTO_UNIX;
+	bool waited = false;
 	size_t done = 0;
 	ssize_t n;
 
@@ -527,7 +583,7 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		l5_arm_rx(l5);
 	for (;;) {
 		ended = l5_rx_ended(l5);
-		n = l5_ring_lock(l5, L5_LOCK_RX, timeo);
+		n = l5_ring_lock(l5, L5_LOCK_RX, &timeo);
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
 		if (n)
@@ -544,18 +600,23 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			return done ?: n;
 		if (n >= 0)
 			done += n;
-		if (n > 0 && READ_ONCE(l5->awaits))
-			WRITE_ONCE(l5->awaits, false);
+		if (n > 0)
+			l5_awaits_no_more(l5);
 		if (done >= target || (n >= 0 && done == len) ||
 		    fatal_signal_pending(current))
 			return done;
-		if (n > 0)
+		if (n > 0) {
+			waited = false;
 			continue;
+		}
 		if (ended)
 			break;
-		n = l5_wait_rx(l5, &timeo, !done, peek ? done : 0);
+		n = waited ? l5_again(timeo) : 0;
+		if (!n)
+			n = l5_wait_rx(l5, &timeo, !done, peek ? done : 0);
 		if (n)
 			return done ?: n;
+		waited = true;
 	}
 	if (done)
 		return done;
@@ -697,7 +758,6 @@ static bool l5_poll_readable(struct l5_sock *l5)
 {
 	const struct l5_end *peer = l5_peer(l5);
 	size_t low = READ_ONCE(l5->sk.sk_rcvlowat);
-	bool ret;
 
 	if (!l5_ring_readable(l5))
 		return false;
@@ -708,10 +768,7 @@ static bool l5_poll_readable(struct l5_sock *l5)
 	if (READ_ONCE(peer->starved) ||
 	    l5_ring_used(l5->conn, !l5->end) >= peer->size / 4)
 		return true;
-	mutex_lock(&l5->rx_lock);
-	ret = l5_ring_count(l5, !l5->end, low) >= low;
-	mutex_unlock(&l5->rx_lock);
-	return ret;
+	return l5_ring_holds(l5, low);
 }
 
 /* What TCP will say of the peer's end once it has its FIN, and all of it. */
@@ -801,7 +858,7 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 	readable = l5_poll_readable(l5);
 	if (!readable && in && poll_does_not_wait(wait) &&
 	    !(mask & EPOLLRDHUP)) {
-		l5_poll_spin(l5);
+		l5_poll_spin(l5, file);
 		readable = l5_poll_readable(l5);
 	}
 	if (readable) {
@@ -825,7 +882,8 @@ static int l5_shm_ioctl(struct l5_sock *l5, unsigned int cmd, int *answer)
 
 	switch (cmd) {
 	case SIOCINQ:
-		mutex_lock(&l5->rx_lock);
+		if (mutex_lock_interruptible(&l5->rx_lock))
+			return -ERESTARTSYS;
 		n = l5_ring_count(l5, !l5->end, INT_MAX);
 		mutex_unlock(&l5->rx_lock);
 		break;
@@ -855,12 +913,14 @@ static int l5_shm_ioctl(struct l5_sock *l5, unsigned int cmd, int *answer)
 int l5_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
-	int answer;
+	int answer, err = -ENOIOCTLCMD;
 
 	if (_IOC_TYPE(cmd) == _IOC_TYPE(L5_IOC_MAP_INFO))
 		return l5_map_ioctl(l5, cmd, arg);
-	if (l5_state(l5) == L5_SHM && !l5_shm_ioctl(l5, cmd, &answer))
-		return put_user(answer, (int __user *)arg);
+	if (l5_state(l5) == L5_SHM)
+		err = l5_shm_ioctl(l5, cmd, &answer);
+	if (err != -ENOIOCTLCMD)
+		return err ?: put_user(answer, (int __user *)arg);
 	return l5->boot->ops->ioctl(l5->boot, cmd, arg);
 }
 
@@ -868,13 +928,15 @@ int l5_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
 int l5_compat_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
-	int answer;
+	int answer, err = -ENOIOCTLCMD;
 
 	/* the one pointer among these arguments is as good as a number */
 	if (_IOC_TYPE(cmd) == _IOC_TYPE(L5_IOC_MAP_INFO))
 		return l5_map_ioctl(l5, cmd, (unsigned long)compat_ptr(arg));
-	if (l5_state(l5) == L5_SHM && !l5_shm_ioctl(l5, cmd, &answer))
-		return put_user(answer, (int __user *)compat_ptr(arg));
+	if (l5_state(l5) == L5_SHM)
+		err = l5_shm_ioctl(l5, cmd, &answer);
+	if (err != -ENOIOCTLCMD)
+		return err ?: put_user(answer, (int __user *)compat_ptr(arg));
 	if (!l5->boot->ops->compat_ioctl)
 		return -ENOIOCTLCMD;
 	return l5->boot->ops->compat_ioctl(l5->boot, cmd, arg);

@@ -31,7 +31,11 @@
  *   l5_sock.lock (mutex)      connect, listen, disconnect of one socket
  *   l5_sock.tx_lock, rx_lock  (mutexes, never both) cursors of one direction,
  *                             together with the lock word in the control page,
- *                             which is only ever tried while they are held
+ *                             which is only ever tried while they are held. A
+ *                             holder may fault, for as long as whoever serves
+ *                             the fault likes: so no wait for them is without
+ *                             a time-out or deaf to signals, see lock.c, and
+ *                             poll() does not take them
  *   mmap_lock                 a copy may fault; mmap() of the rings holds it
  *   l5_end.fill_lock          (mutex) pages of a ring; the client's, then the
  *                             server's
@@ -307,8 +311,11 @@ struct l5_opts {
  * @spin_us: option L5_SPIN_US
  * @err_shown: the bootstrap's error as copied to @sk, under @err_lock
  * @spin_win: ns that spinning is worth at present, see l5_spun()
- * @awaits: has sent since it last received
  * @polled: when a poll found nothing, 0 if none did since
+ * @poll_task: that poll's task, only ever compared
+ * @poll_slept: how often that task had slept by then
+ * @got_head: own rx_head when a system call last received, see l5_awaits()
+ * @got_tail: own tx_tail then
  * @opts: what the bootstrap was told, under its lock
  * @err_lock: see l5_boot_error()
  * @closing: a listener that takes no more meetings; under @pending_lock
@@ -345,11 +352,14 @@ struct l5_sock {
 	u8 nopair;
 	u8 why;
 	bool closing;
-	bool awaits;
 	int spin_us;
 	int err_shown;
 	u64 spin_win;
 	u64 polled;
+	const void *poll_task;
+	unsigned long poll_slept;
+	u64 got_head;
+	u64 got_tail;
 	struct l5_opts opts;
 	spinlock_t err_lock;
 	struct l5_conn *conn;
@@ -496,6 +506,7 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 		     size_t len);
 size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough);
+bool l5_ring_holds(struct l5_sock *l5, size_t n);
 u64 l5_ring_seen(struct l5_sock *l5, u64 from);
 u32 l5_ring_used(struct l5_conn *conn, int end);
 u32 l5_ring_extent(const struct l5_sock *l5);
@@ -504,9 +515,9 @@ bool l5_ring_writable(struct l5_sock *l5);
 void l5_ring_violation(struct l5_sock *l5);
 
 /* lock.c */
-int l5_ring_lock(struct l5_sock *l5, int dir, long timeo);
+int l5_ring_lock(struct l5_sock *l5, int dir, long *timeo);
 void l5_ring_unlock(struct l5_sock *l5, int dir);
-int l5_ring_lock_wait(struct l5_sock *l5, int dir, long *timeo, bool intr);
+int l5_ring_lock_wait(struct l5_sock *l5, int dir);
 
 /* map.c */
 int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma);

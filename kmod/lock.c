@@ -7,8 +7,27 @@
 
 #include "ring.h"
 
-/* How long who may not wait waits for who only holds a lock for a moment. */
+/* How long a call that may not wait waits for what is held for a moment. */
 #define L5_LOCK_PATIENCE	(HZ / 20)
+/* Looks at a mutex before the first nap, about as long as a short copy. */
+#define L5_LOCK_LOOKS		200
+/* The longest nap, since a process may forget to wake, or forge the bit */
+#define L5_LOCK_NAP		(msecs_to_jiffies(20) ?: 1)
+
+/**
+ * struct l5_patience - how long a call waits for a lock
+ * @start: jiffies when it began
+ * @timeo: jiffies that it may take; MAX_SCHEDULE_TIMEOUT: without end
+ * @intr: whether a signal ends it that does not kill
+ *
+ * By the clock and not by what was slept: a word that others change at each
+ * look lets nobody sleep.
+ */
+struct l5_patience {
+	unsigned long start;
+	long timeo;
+	bool intr;
+};
 
 static u32 *l5_lock_word(struct l5_end *own, int dir)
 {
@@ -20,78 +39,117 @@ static struct mutex *l5_lock_mutex(struct l5_sock *l5, int dir)
 	return dir == L5_LOCK_TX ? &l5->tx_lock : &l5->rx_lock;
 }
 
+/* What is left of it, jiffies; 0: nothing. */
+static long l5_patience_left(const struct l5_patience *p)
+{
+	unsigned long gone = jiffies - p->start;
+
+	if (p->timeo == MAX_SCHEDULE_TIMEOUT)
+		return p->timeo;
+	return gone < (unsigned long)p->timeo ? p->timeo - (long)gone : 0;
+}
+
+/* Is it over? -EAGAIN, or as sock_intr_errno(). */
+static int l5_patience_over(const struct l5_patience *p)
+{
+	if (!l5_patience_left(p))
+		return -EAGAIN;
+	if (p->intr ? signal_pending(current) : fatal_signal_pending(current))
+		return sock_intr_errno(p->timeo);
+	return 0;
+}
+
 /*
  * A word that says that it is held by nobody there is. A process that scribbled
  * over it and went must not stop those who share its socket; so it counts as
- * one that died with it.
+ * one that died with it. The mutex is held, so it is not the kernel, either.
  *
- * Return: true if it was so; then it is worth trying.
+ * Return: true if it is ours now.
  */
-static bool l5_lock_forged(struct l5_sock *l5, int dir, u32 old)
+static bool l5_lock_seize(struct l5_sock *l5, u32 *word)
+{
+	u32 old = l5_load(word), id = old & L5_LOCK_ID;
+	u32 to = (old & L5_LOCK_WAITERS) | L5_LOCK_KERNEL;
+
+	if (!id)
+		return false;
+	if (id == L5_LOCK_KERNEL)
+		return cmpxchg(word, old, to) == old;
+	return l5_map_forget(l5_own(l5), id, word, old, to);
+}
+
+/* Likewise, by a process: then it is free. */
+static bool l5_lock_forged(struct l5_sock *l5, int dir, u32 *word)
 {
 	struct mutex *mutex = l5_lock_mutex(l5, dir);
-	struct l5_end *own = l5_own(l5);
-	u32 free = (old & L5_LOCK_WAITERS) | L5_LOCK_DIED;
-	u32 *word = l5_lock_word(own, dir);
-	u32 id = old & L5_LOCK_ID;
+	u32 old = l5_load(word), id = old & L5_LOCK_ID;
+	u32 to = (old & L5_LOCK_WAITERS) | L5_LOCK_DIED;
+	bool done;
 
-	if (id == L5_LOCK_KERNEL) {
-		/* no system call does who does not have the mutex */
-		if (!mutex_trylock(mutex))
-			return false;
-		cmpxchg(word, old, free);
-		mutex_unlock(mutex);
-		return true;
-	}
-	return l5_map_forget(own, id, word, old, free);
+	if (!id)
+		return false;
+	if (id != L5_LOCK_KERNEL)
+		return l5_map_forget(l5_own(l5), id, word, old, to);
+	/* a system call has the mutex, too */
+	if (!mutex_trylock(mutex))
+		return false;
+	done = cmpxchg(word, old, to) == old;
+	mutex_unlock(mutex);
+	return done;
+}
+
+/*
+ * Sleep while somebody has the word or the mutex. Whoever gives either back
+ * wakes us if the word says that there are waiters. If it does not stay said,
+ * or the word is free and the mutex is not, a tick is all.
+ */
+static void l5_lock_nap(struct l5_end *own, u32 *word, struct mutex *mutex,
+			const struct l5_patience *p, long nap)
+{
+	DEFINE_WAIT(wait);
+	u32 old;
+
+	prepare_to_wait(&own->lock_wait, &wait,
+			p->intr ? TASK_INTERRUPTIBLE : TASK_KILLABLE);
+	old = l5_load(word);
+	if (cmpxchg(word, old, old | L5_LOCK_WAITERS) != old ||
+	    !(old & L5_LOCK_ID))
+		nap = 1;
+	if (old & L5_LOCK_ID || (mutex && mutex_is_locked(mutex)))
+		schedule_timeout(min(nap, l5_patience_left(p)));
+	finish_wait(&own->lock_wait, &wait);
 }
 
 /**
- * l5_ring_lock_wait() - sleep while a process holds a lock word
+ * l5_ring_lock_wait() - sleep a while, as long as a lock word is held
  * @l5: a socket in state L5_SHM
  * @dir: L5_LOCK_TX or L5_LOCK_RX
- * @timeo: jiffies, what is left of it on return
- * @intr: whether a signal ends it that does not kill
  *
- * Wakes now and then without being asked to, since a process may forget, or
- * scribble over the word; and by a signal, since it may be stopped.
+ * For a process. If the word was forged it is free now, but not before a tick
+ * has passed: else a forger and a process that believes it would keep two CPUs
+ * busy.
  *
- * Return: 0 if it is worth trying, -EAGAIN after *timeo, or as
- * sock_intr_errno().
+ * Return: 0 if it is worth trying, or as a call of that direction says that
+ * there is a signal.
  */
-int l5_ring_lock_wait(struct l5_sock *l5, int dir, long *timeo, bool intr)
+int l5_ring_lock_wait(struct l5_sock *l5, int dir)
 {
-	struct l5_end *own = l5_own(l5);
-	u32 *word = l5_lock_word(own, dir);
-	long nap = min_t(long, *timeo, msecs_to_jiffies(20) ?: 1);
-	DEFINE_WAIT(wait);
-	int err = 0;
-	u32 old;
+	struct l5_patience p = {
+		.start = jiffies,
+		.timeo = L5_LOCK_NAP,
+		.intr = true,
+	};
+	u32 *word = l5_lock_word(l5_own(l5), dir);
+	struct sock *sk = &l5->sk;
 
-	if (!*timeo)
-		return -EAGAIN;
-	old = l5_load(word);
-	if (old & L5_LOCK_ID && l5_lock_forged(l5, dir, old))
+	if (l5_lock_forged(l5, dir, word))
+		schedule_timeout_interruptible(1);
+	else if (l5_load(word) & L5_LOCK_ID)
+		l5_lock_nap(l5_own(l5), word, NULL, &p, p.timeo);
+	if (!signal_pending(current))
 		return 0;
-	prepare_to_wait(&own->lock_wait, &wait,
-			intr ? TASK_INTERRUPTIBLE : TASK_KILLABLE);
-	old = l5_load(word);
-	if (!(old & L5_LOCK_ID))
-		goto out;
-	if (intr ? signal_pending(current) : fatal_signal_pending(current)) {
-		err = sock_intr_errno(*timeo);
-		goto out;
-	}
-	/* not set: it changed, perhaps it is free */
-	if (cmpxchg(word, old, old | L5_LOCK_WAITERS) == old) {
-		long left = schedule_timeout(nap);
-
-		if (*timeo != MAX_SCHEDULE_TIMEOUT)
-			*timeo -= nap - left;
-	}
-out:
-	finish_wait(&own->lock_wait, &wait);
-	return err;
+	return sock_intr_errno(dir == L5_LOCK_TX ? sock_sndtimeo(sk, false) :
+						   sock_rcvtimeo(sk, false));
 }
 
 /* What was said of it is what its last holder left in the control page. */
@@ -119,36 +177,101 @@ static int l5_ring_load(struct l5_sock *l5, int dir, bool mend)
 	return 0;
 }
 
+/*
+ * Have the mutex. It is fair and spins well, but knows no time, and its holder
+ * may be in a page fault that takes as long as somebody likes: so it is slept
+ * in by calls without a time-out, and by shutdown().
+ *
+ * Return: 0, -EAGAIN if that takes a nap, or as l5_patience_over().
+ */
+static int l5_lock_mutex_get(struct mutex *mutex, const struct l5_patience *p)
+{
+	int i;
+
+	if (p->timeo == MAX_SCHEDULE_TIMEOUT)
+		return mutex_lock_interruptible(mutex) ?
+		       sock_intr_errno(p->timeo) : 0;
+	for (i = 0; i < L5_LOCK_LOOKS && !need_resched(); i++) {
+		if (!mutex_is_locked(mutex) && mutex_trylock(mutex))
+			return 0;
+		cpu_relax();
+	}
+	return -EAGAIN;
+}
+
+/*
+ * The lock is not to be had at once. Each round that does not get it takes some
+ * of the time, whatever it is that the word says, and listens to signals.
+ *
+ * Return: as l5_lock_try(), or an error as l5_patience_over().
+ */
+static int l5_ring_lock_slow(struct l5_sock *l5, int dir, long *timeo)
+{
+	struct l5_patience p = {
+		.start = jiffies,
+		.timeo = abs(*timeo) ?: L5_LOCK_PATIENCE,
+		.intr = *timeo > 0,
+	};
+	struct mutex *mutex = l5_lock_mutex(l5, dir);
+	struct l5_end *own = l5_own(l5);
+	u32 *word = l5_lock_word(own, dir);
+	int got = 0, err;
+
+	for (;;) {
+		if (*timeo < 0)
+			err = mutex_lock_killable(mutex);
+		else
+			err = l5_lock_mutex_get(mutex, &p);
+		if (err && err != -EAGAIN)
+			return err;
+		if (!err) {
+			got = l5_lock_try(word, L5_LOCK_KERNEL);
+			if (!got && l5_lock_seize(l5, word))
+				got = 2;
+			if (got)
+				break;
+			/* not held for as long as a process likes */
+			mutex_unlock(mutex);
+		}
+		err = l5_patience_over(&p);
+		if (err)
+			return err;
+		l5_lock_nap(own, word, mutex, &p, L5_LOCK_NAP);
+		cond_resched();
+	}
+	/* what is left is not nothing, that would be another kind of call */
+	if (*timeo > 0)
+		*timeo = l5_patience_left(&p) ?: 1;
+	return got;
+}
+
 /**
  * l5_ring_lock() - have one direction to ourselves, and its cursors
  * @l5: a socket in state L5_SHM
  * @dir: L5_LOCK_TX or L5_LOCK_RX
- * @timeo: jiffies to wait for a process that holds the word, or a signal; 0, of
- *	who may not wait, is still L5_LOCK_PATIENCE, as for any lock; if it is
+ * @timeo: jiffies to wait for a process that holds the word, or a call that
+ *	holds the mutex, or a signal; what is left of it on return. 0, of a call
+ *	that may not wait, is still L5_LOCK_PATIENCE, as for any lock; if it is
  *	negative no signal ends it that does not kill
  *
  * Return: 0, -EAGAIN, as sock_intr_errno(), or -EPROTO if the cursors make no
  * sense, in which case it is not held.
  */
-int l5_ring_lock(struct l5_sock *l5, int dir, long timeo)
+int l5_ring_lock(struct l5_sock *l5, int dir, long *timeo)
 {
 	struct mutex *mutex = l5_lock_mutex(l5, dir);
 	u32 *word = l5_lock_word(l5_own(l5), dir);
-	bool intr = timeo > 0;
-	int got, err;
+	int got = 0, err;
 
-	timeo = abs(timeo) ?: L5_LOCK_PATIENCE;
-	for (;;) {
-		mutex_lock(mutex);
+	if (likely(mutex_trylock(mutex))) {
 		got = l5_lock_try(word, L5_LOCK_KERNEL);
-		if (got)
-			break;
-		/* the mutex is not held for as long as a process likes */
-		mutex_unlock(mutex);
-		err = l5_ring_lock_wait(l5, dir, &timeo, intr);
-		if (err)
-			return err;
+		if (unlikely(!got))
+			mutex_unlock(mutex);
 	}
+	if (unlikely(!got))
+		got = l5_ring_lock_slow(l5, dir, timeo);
+	if (got < 0)
+		return got;
 	err = l5_ring_load(l5, dir, got == 2);
 	if (err)
 		l5_ring_unlock(l5, dir);
@@ -162,9 +285,10 @@ int l5_ring_lock(struct l5_sock *l5, int dir, long timeo)
  */
 void l5_ring_unlock(struct l5_sock *l5, int dir)
 {
-	struct l5_end *own = l5_own(l5);
+	bool waiters = l5_unlock(l5_lock_word(l5_own(l5), dir));
 
-	if (l5_unlock(l5_lock_word(own, dir)))
-		l5_conn_unlocked(l5->conn, l5->end);
 	mutex_unlock(l5_lock_mutex(l5, dir));
+	/* also those that sleep for the mutex */
+	if (waiters)
+		l5_conn_unlocked(l5->conn, l5->end);
 }

@@ -40,8 +40,8 @@
 #define L5_REGION_SHIFT		(32 - PAGE_SHIFT)
 #define L5_REGION(off)		((unsigned int)((off) >> 32))
 
-/* As long as L5_IOC_LOCK sleeps at most. */
-#define L5_LOCK_NAP		(HZ / 5)
+/* So often a process that is gone tries to give back what it held. */
+#define L5_DIED_TRIES		16
 
 /**
  * struct l5_mapper - what a process has mapped of an end
@@ -131,12 +131,17 @@ vm_fault_t l5_view_scratch(struct l5_view *view, struct vm_fault *vmf,
 	return vmf_insert_page(vmf->vma, vmf->address, view->scratch[which]);
 }
 
-/* The process will not give back what it holds. */
+/*
+ * The process will not give back what it holds. Others may set and clear the
+ * bit for waiters meanwhile, as often as they like. If they win, the number is
+ * one that nobody has, and whoever waits next sees to it: l5_map_forget().
+ */
 static void l5_mapper_died(struct l5_mapper *m, u32 *word)
 {
 	u32 old = READ_ONCE(*word);
+	int i;
 
-	while ((old & L5_LOCK_ID) == m->id)
+	for (i = 0; i < L5_DIED_TRIES && (old & L5_LOCK_ID) == m->id; i++)
 		if (try_cmpxchg(word, &old,
 				(old & L5_LOCK_WAITERS) | L5_LOCK_DIED))
 			break;
@@ -197,18 +202,16 @@ static struct l5_mapper *l5_mapper_numbered(struct l5_end *e, u32 id)
  * @old: what it was
  * @to: what it becomes
  *
- * Return: whether nobody has.
+ * Return: whether it was changed.
  */
 bool l5_map_forget(struct l5_end *e, u32 id, u32 *word, u32 old, u32 to)
 {
-	bool nobody;
+	bool done;
 
 	mutex_lock(&e->map_lock);
-	nobody = !l5_mapper_numbered(e, id);
-	if (nobody)
-		cmpxchg(word, old, to);
+	done = !l5_mapper_numbered(e, id) && cmpxchg(word, old, to) == old;
 	mutex_unlock(&e->map_lock);
-	return nobody;
+	return done;
 }
 
 static struct l5_mapper *l5_mapper_new(struct l5_sock *l5)
@@ -696,13 +699,9 @@ static int l5_map_arm(struct l5_sock *l5, unsigned long bells)
 
 static int l5_map_lock(struct l5_sock *l5, unsigned long dir)
 {
-	long timeo = L5_LOCK_NAP;
-	int err;
-
 	if (dir != L5_LOCK_TX && dir != L5_LOCK_RX)
 		return -EINVAL;
-	err = l5_ring_lock_wait(l5, dir, &timeo, true);
-	return err && signal_pending(current) ? -EINTR : 0;
+	return l5_ring_lock_wait(l5, dir);
 }
 
 static int l5_map_unlock(struct l5_sock *l5, unsigned long dir)

@@ -362,6 +362,8 @@ ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
  * @enough: stop counting there
  *
  * A snapshot: without that direction's lock it may be of a moving thing.
+ *
+ * Context: process, may sleep.
  */
 size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough)
 {
@@ -375,10 +377,52 @@ size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough)
 	start = walk.head;
 	if (l5_ring_next(ring, &walk) <= 0)
 		return 0;
-	do
+	do {
 		sum += walk.len - walk.off;
-	while (sum < enough && l5_ring_walk(ring, &walk, start) > 0);
+		/* records may be as small as the peer likes */
+		cond_resched();
+	} while (sum < enough && l5_ring_walk(ring, &walk, start) > 0);
 	return sum;
+}
+
+/**
+ * l5_ring_holds() - is there so much to read, or anything to complain about?
+ * @l5: a socket in state L5_SHM
+ * @n: bytes, at least 1
+ *
+ * Without the lock, whose holder may be in a page fault for as long as somebody
+ * likes. A receiver that takes bytes meanwhile moves the cursors: then what was
+ * counted may have been anything, and it is counted again. If that goes on, or
+ * the receiver stands between its two stores, there is something, and whoever
+ * comes to take it will see: true means no more than that it is worth trying.
+ *
+ * Context: process, may sleep.
+ */
+bool l5_ring_holds(struct l5_sock *l5, size_t n)
+{
+	const struct l5_ctrl *ctrl = l5_own(l5)->ctrl;
+	u64 head, pos;
+	size_t sum;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		if (!l5_ring_readable(l5))
+			return false;
+		pos = l5_load(&ctrl->rx_pos);
+		/*
+		 * AB, pairs with C: what was written over what a receiver left
+		 * is seen after the cursors that it left it by
+		 */
+		smp_rmb();
+		head = l5_load(&ctrl->rx_head);
+		sum = l5_ring_count(l5, !l5->end, n);
+		/* AB, likewise */
+		smp_rmb();
+		if (l5_load(&ctrl->rx_pos) == pos &&
+		    l5_load(&ctrl->rx_head) == head)
+			return !sum || sum >= n;
+	}
+	return true;
 }
 
 /**

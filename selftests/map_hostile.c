@@ -457,17 +457,8 @@ static void all_plays(struct __test_metadata *_metadata, const char *at,
 	int api, mood;
 
 	for (api = 0; api < A_MAX; api++)
-		for (mood = 0; mood < MOODS; mood++) {
-			/*
-			 * That somebody who lives holds a lock word may be
-			 * true: who shares it waits, and libl5 and the preload
-			 * library do so whatever signals come.
-			 */
-			if (same_end && getenv("L5_FULL") &&
-			    (mood == LOCKS || mood == ALL))
-				continue;
+		for (mood = 0; mood < MOODS; mood++)
 			play(_metadata, at, api, mood, same_end, seed++, sum);
-		}
 	TH_LOG("%lu calls, %lu scribbles, %lld connections ended for it",
 	       sum[0], sum[1], l5_stat("violations"));
 	/* nothing of it stays */

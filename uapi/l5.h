@@ -299,8 +299,11 @@ struct l5_map_info {
  * L5_IOC_DOORBELL: wake a peer that armed the wait words in the argument.
  * L5_IOC_ARM: arm the own ones; returns which of them need no waiting. Then
  *	poll(), or any other sleep in the kernel, does not miss the doorbell.
- * L5_IOC_LOCK: sleep while the lock word is held, but not for long: returns 0
- *	when it is worth trying again, or EINTR.
+ * L5_IOC_LOCK: sleep while the lock word is held, but not for long, 20 ms: then
+ *	it is 0, or EINTR if there is a signal that would end a send(), or a
+ *	recv(). It may be held for ever, if only by what somebody wrote to it:
+ *	whoever calls this counts the time, and does the plain send() or recv()
+ *	if that is up.
  * L5_IOC_UNLOCK: wake who sleeps for the lock word.
  */
 #define L5_IOC_MAP_INFO		_IOR('L', 0xc0, struct l5_map_info)

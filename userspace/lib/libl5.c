@@ -498,24 +498,67 @@ static bool at_init(struct at *at, const struct iovec *v, int n)
 	return true;
 }
 
-/* Sleep as a blocking call of this direction would: 0, or -1 with errno. */
-static int conn_sleep(const struct l5_conn *c, short events)
+/*
+ * What is left of a call's time-out that began at @start, ns; *@end: when it is
+ * over, 0 if that was not asked yet.
+ */
+static uint64_t conn_left(const struct l5_conn *c, short events, uint64_t start,
+			  uint64_t *end)
 {
-	struct pollfd p = { .fd = c->fd, .events = events };
+	uint64_t now = l5_map_now();
 	struct timeval tv = { 0 };
 	socklen_t len = sizeof(tv);
-	struct timespec t;
+
+	if (!*end) {
+		syscall(SYS_getsockopt, c->fd, SOL_SOCKET,
+			events & POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO, &tv, &len);
+		*end = tv.tv_sec || tv.tv_usec ?
+		       (start ?: now) + tv.tv_sec * 1000000000ull +
+		       tv.tv_usec * 1000ull : UINT64_MAX;
+	}
+	return now < *end ? *end - now : 0;
+}
+
+static struct timespec spec_of(uint64_t ns)
+{
+	return (struct timespec){ ns / 1000000000, ns % 1000000000 };
+}
+
+/*
+ * Sleep as a blocking call of this direction would, in a call whose time began
+ * at @start and ends at *@end: 0, or -1 with errno.
+ */
+static int conn_sleep(const struct l5_conn *c, short events, uint64_t start,
+		      uint64_t *end)
+{
+	struct pollfd p = { .fd = c->fd, .events = events };
+	uint64_t left = conn_left(c, events, start, end);
+	struct timespec t = spec_of(left);
 	long n;
 
-	syscall(SYS_getsockopt, c->fd, SOL_SOCKET,
-		events & POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO, &tv, &len);
-	t.tv_sec = tv.tv_sec;
-	t.tv_nsec = tv.tv_usec * 1000;
-	n = syscall(SYS_ppoll, &p, 1, tv.tv_sec || tv.tv_usec ? &t : NULL, NULL,
-		    0);
+	n = syscall(SYS_ppoll, &p, 1, *end != UINT64_MAX ? &t : NULL, NULL, 0);
 	if (!n)
 		errno = EAGAIN;
 	return n > 0 ? 0 : -1;
+}
+
+/*
+ * Likewise for a lock word that somebody has, or says so: a while. Where no
+ * ioctl() is allowed it is a nap.
+ */
+static int conn_lock_sleep(const struct l5_conn *c, short events, uint64_t *end)
+{
+	struct timespec t = spec_of(1000000);
+
+	if (!conn_left(c, events, 0, end)) {
+		errno = EAGAIN;
+		return -1;
+	}
+	if (!l5_map_lock_nap(c->fd, events & POLLIN ? L5_LOCK_RX : L5_LOCK_TX))
+		return 0;
+	if (errno == EINTR)
+		return -1;
+	return syscall(SYS_ppoll, NULL, 0, &t, NULL, 0) < 0 ? -1 : 0;
 }
 
 /* Would poll(2) sleep on although there is something to read? */
@@ -536,8 +579,9 @@ static bool conn_low(const struct l5_conn *c)
 static ssize_t conn_send(struct l5_conn *c, struct l5_map *m, struct at *at,
 			 int flags)
 {
+	uint64_t start = 0, end = 0;
 	size_t done = 0, span;
-	uint64_t start;
+	int fruitless = 0;
 	bool slept;
 	ssize_t n;
 
@@ -546,24 +590,31 @@ static ssize_t conn_send(struct l5_conn *c, struct l5_map *m, struct at *at,
 		if (n > 0) {
 			at_move(at, n);
 			done += n;
+			fruitless = 0;
 			continue;
 		}
-		if (n != L5_TRY_AGAIN && n != L5_TRY_ASK)
+		if (n != L5_TRY_AGAIN && n != L5_TRY_ASK && n != L5_TRY_BUSY)
 			return done ? (ssize_t)done : try_failed(n);
 		if (done && (n == L5_TRY_ASK || conn_nonblock(c, flags)))
 			break;
 		slept = false;
-		if (n == L5_TRY_AGAIN && conn_nonblock(c, flags)) {
+		if (n != L5_TRY_ASK && conn_nonblock(c, flags)) {
 			flags |= MSG_DONTWAIT;
 		} else if (n == L5_TRY_AGAIN) {
-			if (l5_map_wait_tx(m, &start))
+			slept = !l5_map_wait_tx(m, &start);
+			if (!slept && ++fruitless < L5_FRUITLESS)
 				continue;
-			slept = true;
+		}
+		if (done && n == L5_TRY_BUSY) {
+			if (conn_lock_sleep(c, POLLOUT, &end))
+				break;
+			continue;
 		}
 		if (done) {
-			if (conn_sleep(c, POLLOUT))
+			if (conn_sleep(c, POLLOUT, start, &end))
 				break;
-			l5_map_woke_tx(m, start);
+			if (slept)
+				l5_map_woke_tx(m, start);
 			continue;
 		}
 		n = kernel_send(c, at, flags);
@@ -583,8 +634,9 @@ static ssize_t conn_send(struct l5_conn *c, struct l5_map *m, struct at *at,
 static ssize_t conn_recv(struct l5_conn *c, struct l5_map *m, struct at *at,
 			 int flags)
 {
+	uint64_t start = 0, end = 0;
 	size_t done = 0, span;
-	uint64_t start;
+	int fruitless = 0;
 	bool slept;
 	ssize_t n;
 
@@ -593,11 +645,12 @@ static ssize_t conn_recv(struct l5_conn *c, struct l5_map *m, struct at *at,
 		if (n > 0) {
 			at_move(at, n);
 			done += n;
+			fruitless = 0;
 			if (!(flags & MSG_WAITALL) || !at->left)
 				return done;
 			continue;
 		}
-		if (n != L5_TRY_AGAIN && n != L5_TRY_ASK)
+		if (n != L5_TRY_AGAIN && n != L5_TRY_ASK && n != L5_TRY_BUSY)
 			return done ? (ssize_t)done : try_failed(n);
 		if (done && n == L5_TRY_ASK)
 			return done;
@@ -606,14 +659,25 @@ static ssize_t conn_recv(struct l5_conn *c, struct l5_map *m, struct at *at,
 			if (conn_nonblock(c, flags))
 				return done ? (ssize_t)done :
 					      try_failed(L5_TRY_AGAIN);
-			if (l5_map_wait_rx(m, &start))
+			slept = !l5_map_wait_rx(m, &start);
+			if (!slept && ++fruitless < L5_FRUITLESS)
 				continue;
-			slept = true;
+		}
+		if (n == L5_TRY_BUSY && conn_nonblock(c, flags)) {
+			if (done)
+				return done;
+			flags |= MSG_DONTWAIT;
+		}
+		if (done && n == L5_TRY_BUSY) {
+			if (conn_lock_sleep(c, POLLIN, &end))
+				return done;
+			continue;
 		}
 		if (done && !conn_low(c)) {
-			if (conn_sleep(c, POLLIN))
+			if (conn_sleep(c, POLLIN, start, &end))
 				return done;
-			l5_map_woke_rx(m, start);
+			if (slept)
+				l5_map_woke_rx(m, start);
 			continue;
 		}
 		n = kernel_recv(c, at, flags);
@@ -683,7 +747,9 @@ ssize_t l5_recv(struct l5_conn *c, void *buf, size_t len, int flags)
 {
 	struct iovec v = { .iov_base = buf, .iov_len = io_max(len) };
 	struct l5_map *m = conn_map(c);
+	int fruitless = 0;
 	uint64_t start;
+	bool slept;
 	ssize_t n;
 
 	if (l5_unlikely(!m || !len || flags & ~(MSG_NOSIGNAL | MSG_DONTWAIT)))
@@ -696,10 +762,11 @@ ssize_t l5_recv(struct l5_conn *c, void *buf, size_t len, int flags)
 			break;
 		if (conn_nonblock(c, flags))
 			return try_failed(n);
-		if (l5_map_wait_rx(m, &start))
+		slept = !l5_map_wait_rx(m, &start);
+		if (!slept && ++fruitless < L5_FRUITLESS)
 			continue;
 		n = syscall(SYS_recvfrom, c->fd, buf, len, flags, NULL, NULL);
-		if (n > 0)
+		if (slept && n > 0)
 			l5_map_woke_rx(m, start);
 		return n;
 	}
@@ -741,10 +808,11 @@ static void kept_end(struct l5_kept *k)
 
 ssize_t l5_reserve(struct l5_conn *c, void **p, size_t len, int flags)
 {
+	uint64_t start, end = 0;
+	int fruitless = 0, err;
 	struct l5_map *m;
-	uint64_t start;
+	bool slept;
 	ssize_t n;
-	int err;
 
 	if (!len || flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL)) {
 		errno = EINVAL;
@@ -762,12 +830,21 @@ again:
 		/* l5_commit() will hear what is wrong with it */
 		if (n == L5_TRY_ASK)
 			break;
-		if (n != L5_TRY_AGAIN || conn_nonblock(c, flags))
+		if (n != L5_TRY_AGAIN && n != L5_TRY_BUSY)
 			return try_failed(n);
-		if (l5_map_wait_tx(m, &start))
+		if (conn_nonblock(c, flags))
+			return try_failed(L5_TRY_AGAIN);
+		if (n == L5_TRY_BUSY) {
+			if (conn_lock_sleep(c, POLLOUT, &end))
+				return -1;
 			continue;
-		err = conn_sleep(c, POLLOUT);
-		l5_map_woke_tx(m, start);
+		}
+		slept = !l5_map_wait_tx(m, &start);
+		if (!slept && ++fruitless < L5_FRUITLESS)
+			continue;
+		err = conn_sleep(c, POLLOUT, slept ? start : 0, &end);
+		if (slept)
+			l5_map_woke_tx(m, start);
 		if (err)
 			return -1;
 	}
@@ -815,10 +892,11 @@ ssize_t l5_commit(struct l5_conn *c, size_t len)
 
 ssize_t l5_peek(struct l5_conn *c, const void **p, int flags)
 {
+	uint64_t start, end = 0;
+	int fruitless = 0, err;
 	struct l5_map *m;
-	uint64_t start;
+	bool slept;
 	ssize_t n;
-	int err;
 
 	if (flags & ~MSG_DONTWAIT) {
 		errno = EINVAL;
@@ -835,12 +913,21 @@ again:
 		}
 		if (n == L5_TRY_ASK)
 			break;
-		if (n != L5_TRY_AGAIN || conn_nonblock(c, flags))
+		if (n != L5_TRY_AGAIN && n != L5_TRY_BUSY)
 			return try_failed(n);
-		if (l5_map_wait_rx(m, &start))
+		if (conn_nonblock(c, flags))
+			return try_failed(L5_TRY_AGAIN);
+		if (n == L5_TRY_BUSY) {
+			if (conn_lock_sleep(c, POLLIN, &end))
+				return -1;
 			continue;
-		err = conn_sleep(c, POLLIN);
-		l5_map_woke_rx(m, start);
+		}
+		slept = !l5_map_wait_rx(m, &start);
+		if (!slept && ++fruitless < L5_FRUITLESS)
+			continue;
+		err = conn_sleep(c, POLLIN, slept ? start : 0, &end);
+		if (slept)
+			l5_map_woke_rx(m, start);
 		if (err)
 			return -1;
 	}

@@ -77,12 +77,6 @@ static void l5_kernel_bell(struct l5_map *m, int fd, unsigned int bells)
 	l5_map_ioctl(fd, L5_IOC_DOORBELL, bells);
 }
 
-static void l5_kernel_lock_wait(struct l5_map *m, int fd, unsigned int which)
-{
-	(void)m;
-	l5_map_ioctl(fd, L5_IOC_LOCK, which);
-}
-
 static void l5_kernel_lock_wake(struct l5_map *m, int fd, unsigned int which)
 {
 	(void)m;
@@ -100,10 +94,14 @@ static void l5_kernel_broken(struct l5_map *m, int fd)
 
 static const struct l5_map_ops l5_kernel_ops = {
 	.bell = l5_kernel_bell,
-	.lock_wait = l5_kernel_lock_wait,
 	.lock_wake = l5_kernel_lock_wake,
 	.broken = l5_kernel_broken,
 };
+
+int l5_map_lock_nap(int fd, unsigned int which)
+{
+	return syscall(SYS_ioctl, fd, L5_IOC_LOCK, which);
+}
 
 /* Making and ending them */
 
@@ -493,41 +491,55 @@ static int l5_held_check(const struct l5_guard *g)
 	return got;
 }
 
-/* Wait for the word: 1, or 2 if what it guards has to be mended first. */
+/* Looks at a word that is taken: as l5_lock_try(), or L5_TRY_NESTED. */
+static int l5_map_lock_look(struct l5_map *m, unsigned int which,
+			    const struct l5_guard *g)
+{
+	__u32 *word = l5_map_word(m, which);
+	int i, got;
+
+	for (i = 0; i < L5_TRIES; i++) {
+		got = l5_lock_try(word, m->id);
+		if (got)
+			return got;
+		l5_pause();
+	}
+	if ((l5_load(word) & L5_LOCK_ID) != m->id)
+		return 0;
+	if (l5_load(&m->keeper[which]) == &l5_held)
+		return L5_TRY_NESTED;
+	return l5_held_check(g);
+}
+
+/*
+ * The word is taken: 1, or 2 if what it guards has to be mended first, or
+ * L5_TRY_NESTED or _BUSY. It is held for less than a switch takes, so a few
+ * looks and a yield are worth it. What takes longer is for a system call, since
+ * whatever the word says may have been made up by a process that shares this
+ * end: here nothing would end the wait.
+ */
 static int l5_map_lock_wait(struct l5_map *m, int fd, unsigned int which,
 			    const struct l5_guard *g)
 {
 	__u32 *word = l5_map_word(m, which);
-	unsigned int unsure = 0;
 	__u32 old;
-	int i, got;
+	int got;
 
+	got = l5_map_lock_look(m, which, g);
+	if (got)
+		return got;
+	syscall(SYS_sched_yield);
 	for (;;) {
-		for (i = 0; i < L5_TRIES; i++) {
-			got = l5_lock_try(word, m->id);
-			if (got)
-				return got;
-			l5_pause();
-		}
+		got = l5_map_lock_look(m, which, g);
+		if (got)
+			return got;
+		if (!m->ops->lock_wait)
+			return L5_TRY_BUSY;
 		old = l5_load(word);
-		if ((old & L5_LOCK_ID) == m->id) {
-			if (l5_load(&m->keeper[which]) == &l5_held)
-				return L5_TRY_NESTED;
-			got = l5_held_check(g);
-			if (got)
-				return got;
-		}
-		if (!(old & L5_LOCK_ID))
-			continue;
-		if (!unsure++) {
-			/* it is held for less than a switch takes */
-			syscall(SYS_sched_yield);
-			continue;
-		}
-		if (!(old & L5_LOCK_WAITERS) &&
-		    !l5_cmpxchg(word, old, old | L5_LOCK_WAITERS))
-			continue;
-		m->ops->lock_wait(m, fd, which);
+		if (old & L5_LOCK_ID &&
+		    (old & L5_LOCK_WAITERS ||
+		     l5_cmpxchg(word, old, old | L5_LOCK_WAITERS)))
+			m->ops->lock_wait(m, fd, which);
 	}
 }
 
@@ -587,8 +599,8 @@ static void l5_map_unlock(struct l5_map *m, int fd, unsigned int which,
 }
 
 /*
- * Take a lock word, and the cursors it guards. 0, or L5_TRY_NESTED or
- * L5_TRY_BROKEN and it is not taken.
+ * Take a lock word, and the cursors it guards. 0, or L5_TRY_NESTED, _BUSY or
+ * _BROKEN and it is not taken.
  */
 static int l5_map_lock(struct l5_map *m, int fd, unsigned int which,
 		       struct l5_guard *g)
@@ -915,13 +927,15 @@ ssize_t l5_map_tryrecv(struct l5_map *m, int fd, const struct iovec *iov,
 
 uint64_t l5_map_rx_end(const struct l5_map *m, uint64_t from)
 {
+	/* records that fit, and a few that were read meanwhile */
+	uint32_t left = m->rx_size / (2 * L5_HDR) + L5_LOOKS;
 	uint64_t head, pos, hdr;
 
 	if (l5_load(&m->state->transport) != L5_TRANSPORT_RDMA)
 		return l5_load(&m->peer->tx_tail);
 	head = l5_load(&m->own->rx_head);
 	pos = from - head <= m->rx_size ? from : head;
-	while (pos - head <= m->rx_size) {
+	while (pos - head <= m->rx_size && left--) {
 		hdr = l5_map_glance(l5_map_rx_slot(m, pos));
 		/* what others have read meanwhile may be written over */
 		head = l5_load(&m->own->rx_head);

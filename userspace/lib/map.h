@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The rings of a connection as this process has them mapped: what libl5 and
- * the preload library have in common. No function here blocks, but for a lock
- * word that another thread or process, or the kernel, holds for a moment; none
- * allocates memory by malloc(), changes errno, or makes a system call other
- * than those of uapi/l5.h, mmap(), sched_yield() and the clock's.
+ * the preload library have in common. No function here blocks; none allocates
+ * memory by malloc(), changes errno, or makes a system call other than those of
+ * uapi/l5.h, mmap(), sched_yield() and the clock's.
  *
  * What cannot be done by rings is for the caller to do by the plain system
  * call, which is always right: mapped traffic and system calls on a socket are
@@ -17,6 +16,10 @@
  *			l5_map_woke_tx(). Nonblocking: send(2) with
  *			MSG_DONTWAIT, since that is what arms EPOLLOUT.
  *		L5_TRY_ASK: do the system call; it knows why.
+ *		L5_TRY_BUSY: another thread or process has the lock word, or
+ *			has only written that it has: do the system call, which
+ *			has time-outs and hears signals; or, if it must not be
+ *			made, wait by l5_map_lock_nap().
  *		L5_TRY_NESTED: errno EDEADLK.
  *		L5_TRY_BROKEN: errno EPROTO.
  * Receiving is the same, but that a nonblocking caller may have EAGAIN at once.
@@ -54,9 +57,19 @@
 /* A large send goes in records of at most this, so that the reader overlaps. */
 #define L5_PIECE	(64u << 10)
 
+/* Looks at cursors that others move meanwhile */
+#define L5_LOOKS	64
+/*
+ * So often in a row a call believes that a ring is ready and finds that it is
+ * not, before it makes the system call. Threads that share the end are faster
+ * now and then; whoever writes to the cursors can be for ever.
+ */
+#define L5_FRUITLESS	16
+
 /* What the try functions return when they moved nothing. */
 #define L5_TRY_AGAIN	(-EAGAIN)	/* the ring is empty, or full */
 #define L5_TRY_ASK	(-ENOTCONN)	/* do the plain system call */
+#define L5_TRY_BUSY	(-EBUSY)	/* the lock word is taken */
 #define L5_TRY_NESTED	(-EDEADLK)	/* a signal handler in its own way */
 #define L5_TRY_BROKEN	(-EPROTO)	/* the peer broke the protocol */
 
@@ -86,7 +99,8 @@ struct l5_map;
 /**
  * struct l5_map_ops - what only the kernel can do
  * @bell: L5_IOC_DOORBELL
- * @lock_wait: L5_IOC_LOCK
+ * @lock_wait: wait for a lock word, for ever, where no system call could; NULL:
+ *	L5_TRY_BUSY
  * @lock_wake: L5_IOC_UNLOCK
  * @broken: the peer broke the protocol: end the connection
  */
@@ -376,6 +390,18 @@ static inline void l5_map_freed(struct l5_map *m, int fd, uint64_t head)
 }
 
 /**
+ * l5_map_lock_nap() - sleep a while, as long as a lock word is held
+ * @fd: the socket
+ * @which: L5_LOCK_TX or L5_LOCK_RX
+ *
+ * After L5_TRY_BUSY, by a caller that counts the time. Sets errno.
+ *
+ * Return: 0 if it is worth trying, or -1: EINTR if a call of that direction
+ * would end by the signal that came, or what ioctl() says to a stranger.
+ */
+int l5_map_lock_nap(int fd, unsigned int which);
+
+/**
  * l5_map_trysend() - send what there is room for
  * @m: the end
  * @fd: its socket
@@ -437,14 +463,18 @@ uint64_t l5_map_glance(const __u64 *slot)
 static inline bool l5_map_readable(const struct l5_map *m)
 {
 	uint64_t head, slot;
+	int i;
 
-	do {
+	/* a head that moves whenever it is looked at is worth a try */
+	for (i = 0; i < L5_LOOKS; i++) {
 		head = l5_load(&m->own->rx_head);
 		if (l5_load(&m->own->rx_pos) != head)
 			return true;
 		slot = l5_map_glance(l5_map_rx_slot(m, head));
-	} while (!slot && l5_unlikely(l5_load(&m->own->rx_head) != head));
-	return slot;
+		if (slot || l5_likely(l5_load(&m->own->rx_head) == head))
+			return slot;
+	}
+	return true;
 }
 
 /**

@@ -358,7 +358,7 @@ static bool frame_live(const char *frame, const char *now)
 static void unlock_left(struct sock *s, int fd)
 {
 	struct l5_held *h = &l5_held.now;
-	unsigned int i;
+	unsigned int i, n;
 	__u32 *word, old;
 	bool taken;
 
@@ -371,7 +371,9 @@ static void unlock_left(struct sock *s, int fd)
 		old = l5_load(word);
 		/* odd: for sure */
 		taken = h->frame & 1 || !used_by_others(s);
-		while (taken && (old & L5_LOCK_ID) == s->map->id) {
+		/* others may set and clear a bit as often as they like */
+		for (n = 0; taken && n < L5_LOOKS &&
+		     (old & L5_LOCK_ID) == s->map->id; n++) {
 			if (l5_cmpxchg(word, old, (old & L5_LOCK_WAITERS) |
 						  L5_LOCK_DIED))
 				break;

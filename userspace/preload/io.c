@@ -14,7 +14,9 @@
  *
  * All that is rare goes to the kernel as it is: MSG_OOB, MSG_PEEK, MSG_TRUNC,
  * MSG_ERRQUEUE, control messages, addresses, no bytes at all, memory that is
- * none. (A buffer that is partly not there is a SIGSEGV and not EFAULT.)
+ * none. (A buffer that is partly not there is a SIGSEGV and not EFAULT.) So is
+ * what waits for a ring's lock word, since any process that shares the socket
+ * may have written to it, and only the kernel's wait hears signals.
  *
  * No wrapper: sendfile(), splice(), tee(), vmsplice(), shutdown() and io_uring,
  * for which the kernel does it all, and coherently; so it does for stdio, whose
@@ -156,6 +158,7 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 			 int n, size_t len, int flags, struct pause *p)
 {
 	bool dontwait = flags & MSG_DONTWAIT;
+	int fruitless = 0;
 	ssize_t ret;
 
 	p->slept = false;
@@ -184,6 +187,8 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 			p->slept = true;
 			break;
 		}
+		if (++fruitless == L5_FRUITLESS)
+			break;
 	}
 	if (ret == L5_TRY_NESTED)
 		ret = nested(s, flags);
@@ -380,6 +385,7 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 			 int n, size_t len, int flags, struct pause *p)
 {
 	bool dontwait = flags & MSG_DONTWAIT || sock_nonblocking(s);
+	int fruitless = 0;
 	size_t done = 0;
 	ssize_t ret;
 
@@ -405,12 +411,15 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 
 		if (ret > 0) {
 			done += ret;
+			fruitless = 0;
 			if (done == len)
 				break;
 		} else if (ret != L5_TRY_AGAIN || dontwait) {
 			break;
 		} else if (!l5_map_wait_tx(s->map, &p->start)) {
 			p->slept = true;
+			break;
+		} else if (++fruitless == L5_FRUITLESS) {
 			break;
 		}
 		if (done) {
@@ -432,7 +441,7 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 	if (!done)
 		return TO_KERNEL;
 	/* an error now is for the next call to report */
-	if (ret == L5_TRY_AGAIN) {
+	if (ret == L5_TRY_AGAIN || ret == L5_TRY_BUSY) {
 		struct iovec rest[n];
 		struct msghdr msg = { .msg_iov = rest };
 		int saved = errno;
