@@ -978,4 +978,26 @@ TEST_F_TIMEOUT(admin, revoke_busy, 240)
 	EXPECT_EQ(0, l5_stat("violations"));
 }
 
+/* Nobody gets a new one any more, and what is there goes on. */
+TEST_F_TIMEOUT(admin, refuse, 60)
+{
+	static const char file[] = "/sys/module/af_l5/parameters/refuse";
+	struct addr to = addr_parse("127.0.0.1:0");
+	int l, c, s;
+
+	l = end_listen(END_L5, &to);
+	ASSERT_TRUE(open_pair(l, &to, &c, &s));
+	ASSERT_EQ(0, say(file, "1"));
+	EXPECT_EQ(-EAFNOSUPPORT, end_socket(END_L5, AF_INET));
+	EXPECT_EQ(-EAFNOSUPPORT, end_socket(END_L5, AF_UNIX));
+	EXPECT_TRUE(end_exchange(c, s, 1000, 0));
+	ASSERT_EQ(0, say(file, "0"));
+	close(c);
+	close(s);
+	c = end_connect(END_L5, &to);
+	EXPECT_LE(0, c);
+	close(c);
+	close(l);
+}
+
 TEST_HARNESS_MAIN
