@@ -114,10 +114,12 @@ bool l5_who_same(const struct l5_who *a, const struct l5_who *b)
 	       a->inode == b->inode;
 }
 
-static bool l5_who_in(const struct l5_who *w, const struct sock *sk)
+static bool l5_who_in(const struct l5_who *w, const struct l5_sock *l5)
 {
 #ifdef CONFIG_SOCK_CGROUP_DATA
-	return cgroup_is_descendant(sock_cgroup_ptr(&((struct sock *)sk)->sk_cgrp_data),
+	struct sock *sk = (struct sock *)&l5->sk;
+
+	return cgroup_is_descendant(sock_cgroup_ptr(&sk->sk_cgrp_data),
 				    w->cgrp);
 #else
 	return false;
@@ -145,7 +147,7 @@ bool l5_who_is(const struct l5_who *w, struct user_namespace *ns,
 		uid = from_kuid(ns, READ_ONCE(sk->sk_uid));
 		return uid >= w->first && uid <= w->last;
 	case L5_WHO_CGROUP:
-		return l5_who_in(w, sk);
+		return l5_who_in(w, l5);
 	default:
 		return sock_i_ino((struct sock *)sk) == w->inode;
 	}

@@ -223,7 +223,7 @@ TEST_F_TIMEOUT(module, remove_and_insert, 300)
 	}
 }
 
-/* A process with sockets of every state, which closes none of them by itself. */
+/* A process with sockets of every state, which closes none by itself. */
 static int holder(int up)
 {
 	static const char *const at[] = { "127.0.0.1:0", "abstract:l5_held" };

@@ -418,7 +418,6 @@ TEST_F_TIMEOUT(admin, server_wish_mapped, 180)
 	charge(_metadata, true);
 }
 
-
 #define DENY	"/proc/self/net/l5_deny"
 #define REVOKE	"/proc/self/net/l5_revoke"
 
@@ -711,7 +710,7 @@ static void *sleep_in_recv(void *arg)
 	struct sleeper *z = arg;
 	char b;
 
-	z->tid = gettid();
+	__atomic_store_n(&z->tid, gettid(), __ATOMIC_RELEASE);
 	z->ret = recv(z->fd, &b, 1, 0);
 	z->err = errno;
 	return NULL;
@@ -739,7 +738,8 @@ TEST_F_TIMEOUT(admin, revoke_all, 180)
 		z.fd = c[2];
 		ASSERT_EQ(0, pthread_create(&z.thread, NULL, sleep_in_recv,
 					    &z));
-		ASSERT_TRUE(UNTIL(__atomic_load_n(&z.tid, __ATOMIC_ACQUIRE) && l5_wait_asleep(z.tid)));
+		ASSERT_TRUE(UNTIL(__atomic_load_n(&z.tid, __ATOMIC_ACQUIRE)));
+		ASSERT_TRUE(l5_wait_asleep(z.tid));
 		ASSERT_EQ(0, say(REVOKE, "all\n"));
 		ASSERT_EQ(0, pthread_join(z.thread, NULL));
 		EXPECT_EQ(-1, z.ret);
