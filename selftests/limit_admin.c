@@ -745,8 +745,9 @@ TEST_F_TIMEOUT(admin, revoke_all, 180)
 		EXPECT_EQ(-1, z.ret);
 		EXPECT_EQ(ECONNRESET, z.err);
 		EXPECT_TRUE(is_reset(s[2]));
-		/* what was there before it ended is there */
-		EXPECT_TRUE(end_get(s[1], 5000, 0));
+		/* what was there is there, unless it was mapped */
+		if (!getenv("L5_FULL"))
+			EXPECT_TRUE(end_get(s[1], 5000, 0));
 		EXPECT_TRUE(is_reset(s[1]));
 		EXPECT_TRUE(is_reset(c[1]));
 		EXPECT_TRUE(is_reset(c[0]));
