@@ -22,6 +22,7 @@
 #include "kselftest_harness.h"
 #include "limit_ends.h"
 #include "mapping.h"
+#include "rdma_here.h"
 
 #define NOBODY		65534
 
@@ -686,14 +687,30 @@ static bool is_reset(int fd)
 	return recv(fd, &b, 1, 0) == -1 && errno == ECONNRESET;
 }
 
-/* Ended for good: end of file, broken pipe, and poll() says so. */
-static bool is_over(int fd)
+static bool is_end(int fd)
 {
 	char b;
 
-	return recv(fd, &b, 1, MSG_DONTWAIT) == 0 &&
-	       send(fd, "", 1, MSG_NOSIGNAL) == -1 && errno == EPIPE &&
-	       end_poll(fd, POLLIN | POLLRDHUP) & POLLHUP;
+	return recv(fd, &b, 1, MSG_DONTWAIT) == 0;
+}
+
+/* Ended for good: end of file, broken pipe, and poll() says so. */
+static bool is_over(int fd)
+{
+	int got, put, err, events;
+	char b;
+
+	got = recv(fd, &b, 1, MSG_DONTWAIT);
+	err = got < 0 ? errno : 0;
+	put = send(fd, "", 1, MSG_NOSIGNAL);
+	if (put < 0 && errno != EPIPE)
+		err = errno;
+	events = end_poll(fd, POLLIN | POLLRDHUP);
+	if (!got && put == -1 && !err && events & POLLHUP)
+		return true;
+	fprintf(stderr, "# received %d, sent %d, %s, polled %x\n", got, put,
+		strerror(err), events);
+	return false;
 }
 
 /* A thread asleep in a call while its connection is revoked. */
@@ -977,6 +994,104 @@ TEST_F_TIMEOUT(admin, revoke_busy, 240)
 	EXPECT_TRUE(end_stat_reaches("pairs", 0));
 	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
 	EXPECT_EQ(0, l5_stat("violations"));
+}
+
+/* A socket that takes RDMA or nothing, made as @uid. */
+static int rdma_socket(uid_t uid)
+{
+	int fd, force = L5_TRANSPORT_RDMA;
+
+	if (seteuid(uid))
+		return -1;
+	fd = end_socket(END_L5, AF_INET);
+	if (seteuid(0) || setsockopt(fd, SOL_L5, L5_FORCE, &force,
+				     sizeof(force)))
+		return -1;
+	return fd;
+}
+
+static bool rdma_pair(uid_t client, uid_t server, int *c, int *s)
+{
+	struct addr to = addr_parse(RDMA_HERE ":0");
+	int l = rdma_socket(server);
+	bool ok;
+
+	*c = rdma_socket(client);
+	*s = -1;
+	ok = l >= 0 && *c >= 0 && !bind(l, &to.sa, to.len) && !listen(l, 5) &&
+	     !getsockname(l, &to.sa, &to.len) &&
+	     !connect(*c, &to.sa, to.len);
+	if (ok)
+		*s = accept(l, NULL, NULL);
+	/* a question that was asked is answered by now */
+	ok = ok && *s >= 0 && end_exchange(*c, *s, 50000, 0);
+	if (ok && !client && !server)
+		ok = rdma_moved(*c) && rdma_moved(*s);
+	close(l);
+	return ok;
+}
+
+/* Of connections that RDMA carries the same is true. */
+TEST_F_TIMEOUT(admin, rdma, 240)
+{
+	int c, s, i;
+
+	if (!rdma_here())
+		SKIP(return, "no RDMA device can be made here");
+	for (i = 0; i < 2; i++) {
+		ASSERT_TRUE(rdma_pair(0, 0, &c, &s));
+		ASSERT_EQ(0, say(REVOKE, "inode %lu", inode_of(i ? c : s)));
+		EXPECT_TRUE(is_reset(c));
+		EXPECT_TRUE(is_reset(s));
+		/* the queue pair ends a little later, and may say so */
+		EXPECT_TRUE(UNTIL(is_end(c)) && is_over(c));
+		EXPECT_TRUE(UNTIL(is_end(s)) && is_over(s));
+		close(c);
+		close(s);
+	}
+	ASSERT_EQ(0, say(DENY, "uid %d", NOBODY));
+	for (i = 0; i < 2; i++) {
+		ASSERT_TRUE(rdma_pair(i ? 0 : NOBODY, i ? NOBODY : 0, &c, &s));
+		EXPECT_EQ(L5_TRANSPORT_BASE, l5_transport(c));
+		EXPECT_EQ(L5_TRANSPORT_BASE, l5_transport(s));
+		EXPECT_EQ(L5_REASON_DENIED, end_reason(i ? s : c));
+		close(c);
+		close(s);
+	}
+	ASSERT_EQ(0, say(DENY, "allow uid %d", NOBODY));
+	EXPECT_TRUE(end_stat_reaches("rdma_now", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
+/* The tool says what the files say. */
+TEST_F_TIMEOUT(admin, l5ctl, 120)
+{
+	static const char ctl[] = "../userspace/bin/l5ctl";
+	struct addr to = addr_parse("127.0.0.1:0");
+	int l, c, s;
+
+	ASSERT_TRUE(net_unshare());
+	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
+	l = end_listen(END_L5, &to);
+	ASSERT_TRUE(open_pair(l, &to, &c, &s));
+	EXPECT_EQ(0, sh("%s list | grep -q '^%lu .* shm .*limit_admin(%d)'",
+			ctl, inode_of(c), getpid()));
+	EXPECT_EQ(0, sh("%s deny uid 7-9 && %s deny cgroup / &&"
+			"[ \"$(%s rules)\" = 'uid 7-9\ncgroup /' ]", ctl, ctl,
+			ctl));
+	EXPECT_EQ(0, sh("%s allow uid 7-9", ctl));
+	EXPECT_TRUE(rules_are("cgroup /\n"));
+	EXPECT_TRUE(end_exchange(c, s, 1000, 0));
+	EXPECT_EQ(0, sh("%s revoke inode %lu", ctl, inode_of(c)));
+	EXPECT_TRUE(is_reset(c));
+	EXPECT_TRUE(is_reset(s));
+	/* each says what is wrong, and fails */
+	EXPECT_EQ(0, sh("! %s && ! %s deny && ! %s rules x && ! %s revoke x &&"
+			"! %s allow uid 1 && ! %s -t x unload && ! %s none",
+			ctl, ctl, ctl, ctl, ctl, ctl, ctl));
+	close(c);
+	close(s);
+	close(l);
 }
 
 /* Nobody gets a new one any more, and what is there goes on. */
