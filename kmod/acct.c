@@ -106,13 +106,15 @@ static struct l5_user *l5_user_get(kuid_t uid)
 
 static void l5_user_put(struct l5_user *user)
 {
-	local_bh_disable();
-	if (refcount_dec_and_lock(&user->ref, &l5_users_lock)) {
+	if (refcount_dec_not_one(&user->ref))
+		return;
+	spin_lock_bh(&l5_users_lock);
+	if (refcount_dec_and_test(&user->ref))
 		hash_del(&user->node);
-		spin_unlock(&l5_users_lock);
-		kfree(user);
-	}
-	local_bh_enable();
+	else
+		user = NULL;
+	spin_unlock_bh(&l5_users_lock);
+	kfree(user);
 }
 
 /* Whom the memory of the present task counts for. */

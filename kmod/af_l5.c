@@ -15,6 +15,10 @@ int l5_family = L5_FAMILY_DEFAULT;
 module_param_named(family, l5_family, int, 0444);
 MODULE_PARM_DESC(family, "address family number to register");
 
+static bool l5_refuse;
+module_param_named(refuse, l5_refuse, bool, 0644);
+MODULE_PARM_DESC(refuse, "make no more sockets, as if the module were not loaded");
+
 static struct proto l5_proto = {
 	.name		= "L5",
 	.owner		= THIS_MODULE,
@@ -186,6 +190,8 @@ static int l5_create(struct net *net, struct socket *sock, int protocol,
 	struct l5_sock *l5;
 	int err;
 
+	if (READ_ONCE(l5_refuse))
+		return -EAFNOSUPPORT;
 	if (sock->type != SOCK_STREAM)
 		return -ESOCKTNOSUPPORT;
 	if (protocol < 0)

@@ -68,6 +68,8 @@ enum l5_reason l5_why_not(const struct l5_sock *l5)
 {
 	if (!READ_ONCE(l5->ln->enabled))
 		return L5_REASON_DISABLED;
+	if (l5_denied(l5))
+		return L5_REASON_DENIED;
 	if (READ_ONCE(l5->force) == L5_TRANSPORT_BASE)
 		return L5_REASON_FORCED;
 	/* credentials come with AF_UNIX's own messages */

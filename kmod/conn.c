@@ -10,6 +10,7 @@
  * even for that. Pages are freed with the connection and not before.
  */
 #include <linux/log2.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
 
@@ -45,12 +46,16 @@ struct page *l5_conn_page(struct l5_conn *conn, int end)
  */
 struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 {
+	struct mem_cgroup *old;
 	struct l5_conn *conn;
 	int i;
 
 	if (!l5_reserve(payer, L5_GRANT_PAIR))
 		return ERR_PTR(-EDQUOT);
+	/* it may be a kernel thread that asks */
+	old = set_active_memcg(payer->memcg);
 	conn = kzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
+	set_active_memcg(old);
 	if (!conn) {
 		l5_unreserve(payer, L5_GRANT_PAIR);
 		return ERR_PTR(-ENOMEM);

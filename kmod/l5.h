@@ -28,6 +28,7 @@
  *
  * Lock order, outer to inner
  *
+ *   l5_revoke_lock (mutex)    a round of revoking
  *   l5_sock.lock (mutex)      connect, listen, disconnect of one socket
  *   l5_sock.tx_lock, rx_lock  (mutexes, never both) cursors of one direction,
  *                             together with the lock word in the control page,
@@ -333,6 +334,8 @@ struct l5_opts {
  * @pending: paired connections that wait for accept()
  * @pending_lock: guards @pending, @closing
  * @listened: does what is due once a listener's bootstrap is none any more
+ * @revoked: number of the last round of revoking that looked at it, under the
+ *	lock of the namespace's list
  * @node: in the namespace's list of sockets
  * @taken: messages in an AF_UNIX bootstrap's queue that have lost descriptors;
  *	under AF_UNIX's state lock
@@ -375,6 +378,7 @@ struct l5_sock {
 	struct list_head pending;
 	spinlock_t pending_lock;
 	struct work_struct listened;
+	u32 revoked;
 	struct hlist_node node;
 	unsigned int taken;
 	struct rhash_head unix_node;
@@ -580,6 +584,48 @@ void l5_keepalive(struct sock *sk, int on);
 int l5_set_rcvlowat(struct sock *sk, int val);
 void l5_opts_inherit(struct l5_sock *l5, const struct l5_sock *listener);
 
+/* who.c */
+enum l5_who_kind {
+	L5_WHO_ALL,
+	L5_WHO_UID,
+	L5_WHO_CGROUP,
+	L5_WHO_INODE,
+};
+
+/**
+ * struct l5_who - sockets as an administrator names them
+ * @kind: &enum l5_who_kind
+ * @first: lowest uid
+ * @last: highest uid
+ * @inode: number of the socket's inode
+ * @cgrp: cgroup, with all below it; a reference
+ */
+struct l5_who {
+	int kind;
+	uid_t first;
+	uid_t last;
+	unsigned long inode;
+	struct cgroup *cgrp;
+};
+
+bool l5_may_administer(const struct file *file, const struct net *net);
+int l5_who_parse(struct l5_who *w, char *text);
+void l5_who_put(struct l5_who *w);
+bool l5_who_same(const struct l5_who *a, const struct l5_who *b);
+bool l5_who_is(const struct l5_who *w, struct user_namespace *ns,
+	       const struct l5_sock *l5);
+
+/* deny.c */
+bool l5_denied(const struct l5_sock *l5);
+int l5_deny_write(struct file *file, char *buf, size_t size);
+int l5_deny_show(struct seq_file *seq, void *v);
+void l5_deny_init(struct l5_net *ln);
+void l5_deny_exit(struct l5_net *ln);
+
+/* revoke.c */
+int l5_revoke_write(struct file *file, char *buf, size_t size);
+int l5_revoke_show(struct seq_file *seq, void *v);
+
 /* netns.c */
 enum l5_stat {
 	L5_STAT_CONN_SHM,
@@ -630,6 +676,10 @@ struct l5_stats {
  * @stats: counters
  * @lock: guards @socks
  * @socks: all sockets, for /proc/net/l5
+ * @rules: who is to have no rings, see deny.c; read under RCU
+ * @rules_lock: serialises changes of @rules, @nrules
+ * @nrules: how many there are
+ * @revoked: number of the last round of revoking that was here, under its lock
  * @sysctl: its table
  */
 struct l5_net {
@@ -653,6 +703,10 @@ struct l5_net {
 	struct l5_stats __percpu *stats;
 	spinlock_t lock;
 	struct hlist_head socks;
+	struct list_head rules;
+	struct mutex rules_lock;
+	unsigned int nrules;
+	u32 revoked;
 	struct ctl_table_header *sysctl;
 };
 

@@ -426,6 +426,7 @@ static int __net_init l5_net_start(struct net *net)
 	int err = -ENOMEM;
 
 	spin_lock_init(&ln->lock);
+	l5_deny_init(ln);
 	ln->enabled = 1;
 	ln->spin_us = 200;
 	ln->ring_kb = 256;
@@ -458,8 +459,19 @@ static int __net_init l5_net_start(struct net *net)
 	if (!proc_create_net_single("l5_stat", 0444, net->proc_net,
 				    l5_stat_show, NULL))
 		goto err_proc;
+	if (!proc_create_net_single_write("l5_deny", 0644, net->proc_net,
+					  l5_deny_show, l5_deny_write, NULL))
+		goto err_stat;
+	if (!proc_create_net_single_write("l5_revoke", 0200, net->proc_net,
+					  l5_revoke_show, l5_revoke_write,
+					  NULL))
+		goto err_deny;
 	return 0;
 
+err_deny:
+	remove_proc_entry("l5_deny", net->proc_net);
+err_stat:
+	remove_proc_entry("l5_stat", net->proc_net);
 err_proc:
 	remove_proc_entry("l5", net->proc_net);
 err_sysctl:
@@ -477,8 +489,11 @@ static void __net_exit l5_net_stop(struct net *net)
 {
 	struct l5_net *ln = l5_net(net);
 
+	remove_proc_entry("l5_revoke", net->proc_net);
+	remove_proc_entry("l5_deny", net->proc_net);
 	remove_proc_entry("l5_stat", net->proc_net);
 	remove_proc_entry("l5", net->proc_net);
+	l5_deny_exit(ln);
 	l5_sysctl_exit(ln);
 	l5_poller_exit(ln);
 	l5_acct_put(ln->acct);
@@ -501,4 +516,6 @@ int __init l5_net_init(void)
 void l5_net_exit(void)
 {
 	unregister_pernet_subsys(&l5_net_ops);
+	/* rules end by an RCU callback, too */
+	rcu_barrier();
 }

@@ -193,7 +193,7 @@ static void l5_ring_complete(struct l5_end *e, struct list_head *pages)
 
 /*
  * What a ring lacks to be whole, at the cost of who writes it, whoever asks.
- * Return: 0, or -ENOMEM and what there is is in @pages.
+ * Return: 0, or -ENOMEM and @pages has as many as there were.
  */
 static int l5_ring_gather(struct l5_end *e, struct list_head *pages)
 {

@@ -223,6 +223,96 @@ TEST_F_TIMEOUT(module, remove_and_insert, 300)
 	}
 }
 
+/* A process with sockets of every state, which closes none by itself. */
+static int holder(int up)
+{
+	static const char *const at[] = { "127.0.0.1:0", "abstract:l5_held" };
+	unsigned int i;
+	int last = -1;
+	char b;
+
+	for (i = 0; i < ARRAY_SIZE(at); i++) {
+		struct addr to = addr_parse(at[i]);
+		int l = end_listen(END_L5, &to), c = end_connect(END_L5, &to);
+		int s = accept(l, NULL, NULL);
+
+		/* and one that nobody accepts */
+		if (s < 0 || !end_exchange(c, s, 1000, 0) ||
+		    end_connect(END_L5, &to) < 0)
+			return 1;
+		last = c;
+	}
+	if (end_socket(END_L5, AF_INET6) < 0)
+		return 2;
+	if (write(up, "", 1) != 1)
+		return 3;
+	/* asleep in one of them until somebody ends it, and keeps them all */
+	recv(last, &b, 1, 0);
+	for (;;)
+		pause();
+}
+
+static int l5ctl(const char *args, const char *out)
+{
+	return sh("../userspace/bin/l5ctl %s >%s 2>&1; r=$?; cat %s; exit $r",
+		  args, out, out);
+}
+
+/*
+ * With live connections, by force: first nobody is killed, all have ended and
+ * who holds what is named; then the module goes, whatever its holders do.
+ */
+TEST_F_TIMEOUT(module, unload_by_force, 300)
+{
+	static const char out[] = "/tmp/l5_unload";
+	const char *file = module_file();
+	char b, want[64], net[] = "l5force";
+	int up[2], status, i, ns;
+	pid_t pid[2];
+
+	if (access(file, R_OK))
+		SKIP(return, "do not know where the module's file is");
+	ns = net_make(net);
+	ASSERT_LE(0, ns);
+	ASSERT_EQ(0, pipe(up));
+	fflush(NULL);
+	for (i = 0; i < 2; i++) {
+		pid[i] = fork();
+		ASSERT_LE(0, pid[i]);
+		if (!pid[i]) {
+			/* one of them in a network of its own */
+			if (i && !net_enter(ns))
+				_exit(9);
+			_exit(holder(up[1]));
+		}
+		ASSERT_EQ(1, read(up[0], &b, 1));
+	}
+	EXPECT_NE(0, l5ctl("-t 1 unload", out));
+	for (i = 0; i < 2; i++) {
+		snprintf(want, sizeof(want), "grep '(%d)' %s", pid[i], out);
+		EXPECT_EQ(0, sh("%s", want));
+		EXPECT_EQ(0, kill(pid[i], 0));
+	}
+	/* it is as it was, but for what was ended */
+	EXPECT_LT(0, l5_references());
+	close(end_socket(END_L5, AF_INET));
+	EXPECT_EQ(0, l5ctl("--kill -t 60 unload", out));
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(pid[i], waitpid(pid[i], &status, 0));
+		EXPECT_TRUE(WIFSIGNALED(status) &&
+			    WTERMSIG(status) == SIGKILL);
+	}
+	EXPECT_EQ(-1, access("/proc/net/l5", F_OK));
+	EXPECT_NE(0, l5ctl("unload", out));
+	ASSERT_EQ(0, module_insert(file));
+	/* no socket at all: at once */
+	EXPECT_EQ(0, l5ctl("unload", out));
+	ASSERT_EQ(0, module_insert(file));
+	EXPECT_LE(0, end_socket(END_L5, AF_INET));
+	close(ns);
+	net_delete(net);
+}
+
 /* Connections come and go in other processes all the while. */
 static int traffic(int until, unsigned int seed)
 {

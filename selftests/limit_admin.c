@@ -2,22 +2,27 @@
 /*
  * What the administrator of a host, or of a network namespace, has to say:
  * nobody gets more memory by having more namespaces, or at the cost of who it
- * talks to.
+ * talks to; who is denied rings has none; what is revoked has ended.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "kselftest_harness.h"
 #include "limit_ends.h"
 #include "mapping.h"
+#include "rdma_here.h"
 
 #define NOBODY		65534
 
@@ -412,6 +417,703 @@ TEST_F_TIMEOUT(admin, server_wish, 180)
 TEST_F_TIMEOUT(admin, server_wish_mapped, 180)
 {
 	charge(_metadata, true);
+}
+
+#define DENY	"/proc/self/net/l5_deny"
+#define REVOKE	"/proc/self/net/l5_revoke"
+
+/* The errno of writing a line, 0 if it was taken. */
+static int say(const char *file, const char *fmt, ...)
+{
+	char line[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	return put_text(file, line) ? 0 : errno;
+}
+
+static bool rules_are(const char *want)
+{
+	char have[512] = "";
+	int fd = open(DENY, O_RDONLY | O_CLOEXEC);
+	ssize_t n = read(fd, have, sizeof(have) - 1);
+
+	close(fd);
+	if (n >= 0 && !strcmp(have, want))
+		return true;
+	fprintf(stderr, "# rules: '%s'\n", have);
+	return false;
+}
+
+static const char *const everywhere[] = {
+	"127.0.0.1:0", "[::1]:0", "abstract:l5_admin_deny",
+};
+
+/*
+ * A connection whose ends are @client's and @server's, and its reasons. As uid,
+ * for a socket is who made it.
+ */
+static bool pair_as(const char *at, uid_t client, uid_t server, int *cr,
+		    int *sr)
+{
+	struct addr to = addr_parse(at);
+	int l, c, s;
+	bool ok;
+
+	ok = !seteuid(server);
+	l = end_listen(END_L5, &to);
+	ok = ok && !seteuid(0) && !seteuid(client);
+	c = end_connect(END_L5, &to);
+	ok = ok && !seteuid(0) && !seteuid(server);
+	s = accept(l, NULL, NULL);
+	ok = ok && !seteuid(0) && c >= 0 && s >= 0 && l5_transport(c) > 0;
+	*cr = ok ? end_reason(c) : -1;
+	*sr = ok ? end_reason(s) : -1;
+	ok = ok && end_exchange(c, s, 50000, 0);
+	close(c);
+	close(s);
+	close(l);
+	return ok;
+}
+
+/* Whoever is denied rings, at whichever end, goes on without. */
+TEST_F_TIMEOUT(admin, deny_uid, 180)
+{
+	unsigned int i;
+	int c, s;
+
+	ASSERT_TRUE(net_unshare());
+	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
+	ASSERT_EQ(0, say(DENY, "uid 70000-70010\nuid %d", NOBODY));
+	/* said twice is said once */
+	ASSERT_EQ(0, say(DENY, "uid %d\n", NOBODY));
+	EXPECT_TRUE(rules_are("uid 70000-70010\nuid 65534-65534\n"));
+	for (i = 0; i < ARRAY_SIZE(everywhere); i++) {
+		ASSERT_TRUE(pair_as(everywhere[i], 0, 0, &c, &s));
+		EXPECT_EQ(L5_REASON_NONE, c);
+		EXPECT_EQ(L5_REASON_NONE, s);
+		ASSERT_TRUE(pair_as(everywhere[i], NOBODY, 0, &c, &s));
+		EXPECT_EQ(L5_REASON_DENIED, c);
+		EXPECT_EQ(L5_REASON_PEER, s);
+		ASSERT_TRUE(pair_as(everywhere[i], 0, 70010, &c, &s));
+		EXPECT_EQ(L5_REASON_PEER, c);
+		EXPECT_EQ(L5_REASON_DENIED, s);
+		ASSERT_TRUE(pair_as(everywhere[i], 70011, 69999, &c, &s));
+		EXPECT_EQ(L5_REASON_NONE, c);
+	}
+	EXPECT_EQ(2 * ARRAY_SIZE(everywhere), l5_stat("fallback_denied"));
+	EXPECT_EQ(0, l5_stat("pairs"));
+	EXPECT_EQ(ENOENT, say(DENY, "allow uid 70000"));
+	EXPECT_EQ(0, say(DENY, "allow uid %d", NOBODY));
+	ASSERT_TRUE(pair_as(everywhere[0], NOBODY, 0, &c, &s));
+	EXPECT_EQ(L5_REASON_NONE, c);
+	EXPECT_EQ(0, say(DENY, "allow uid 70000-70010\nall"));
+	EXPECT_TRUE(rules_are("all\n"));
+	ASSERT_TRUE(pair_as(everywhere[0], 0, 0, &c, &s));
+	EXPECT_EQ(L5_REASON_DENIED, c);
+	EXPECT_EQ(L5_REASON_DENIED, s);
+}
+
+TEST_F_TIMEOUT(admin, deny_cgroup, 180)
+{
+	int status, c, s;
+	pid_t pid;
+
+	ASSERT_TRUE(net_unshare());
+	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
+	ASSERT_EQ(0, sh("mkdir -p " CGROUP "_d/below " CGROUP "_e"));
+	ASSERT_EQ(0, say(DENY, "cgroup /l5_admin_d"));
+	EXPECT_TRUE(rules_are("cgroup /l5_admin_d\n"));
+	fflush(NULL);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		struct addr to = addr_parse("127.0.0.1:0");
+		int before, fd;
+
+		/* a socket stays what it was made as */
+		before = end_socket(END_L5, AF_INET);
+		if (!cgroup_enter(CGROUP "_d/below"))
+			_exit(1);
+		if (!pair_as("127.0.0.1:0", 0, 0, &c, &s) ||
+		    c != L5_REASON_DENIED || s != L5_REASON_DENIED)
+			_exit(2);
+		if (!cgroup_enter(CGROUP "_e"))
+			_exit(3);
+		if (!pair_as("127.0.0.1:0", 0, 0, &c, &s) || c || s)
+			_exit(4);
+		fd = end_listen(END_L5, &to);
+		if (!cgroup_enter(CGROUP "_d") ||
+		    connect(before, &to.sa, to.len) ||
+		    l5_transport(before) != L5_TRANSPORT_SHM)
+			_exit(5);
+		close(fd);
+		_exit(0);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	/* the rule does not keep it, and outlives it */
+	EXPECT_EQ(0, sh("rmdir " CGROUP "_d/below " CGROUP "_d " CGROUP "_e"));
+	ASSERT_TRUE(pair_as("127.0.0.1:0", 0, 0, &c, &s));
+	EXPECT_EQ(L5_REASON_NONE, c);
+}
+
+/* The host's rules hold everywhere, a namespace's in addition, and there. */
+TEST_F_TIMEOUT(admin, deny_in_namespaces, 180)
+{
+	int host, c, s;
+
+	ASSERT_EQ(0, say(DENY, "uid %d", NOBODY));
+	host = net_current();
+	ASSERT_TRUE(net_unshare());
+	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
+	EXPECT_TRUE(rules_are(""));
+	ASSERT_TRUE(pair_as("127.0.0.1:0", NOBODY, 0, &c, &s));
+	EXPECT_EQ(L5_REASON_DENIED, c);
+	EXPECT_EQ(ENOENT, say(DENY, "allow uid %d", NOBODY));
+	ASSERT_EQ(0, say(DENY, "uid 70000"));
+	ASSERT_TRUE(pair_as("127.0.0.1:0", 70000, 0, &c, &s));
+	EXPECT_EQ(L5_REASON_DENIED, c);
+	ASSERT_TRUE(net_enter(host));
+	EXPECT_TRUE(rules_are("uid 65534-65534\n"));
+	ASSERT_TRUE(pair_as("127.0.0.1:0", 70000, 0, &c, &s));
+	EXPECT_NE(L5_REASON_DENIED, c);
+	ASSERT_EQ(0, say(DENY, "allow uid %d", NOBODY));
+}
+
+TEST_F_TIMEOUT(admin, bad_lines, 60)
+{
+	static const char *const bad[] = {
+		"uid", "uid ", "uid x", "uid -1", "uid 5-", "uid 7-6",
+		"uid 4294967295", "uid 1 2", "cgroup", "cgroup x", "inode",
+		"inode x", "every", "all of it", "allow", "allow x",
+	};
+	unsigned int i;
+	int fd;
+
+	ASSERT_TRUE(net_unshare());
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_EQ(EINVAL, say(DENY, "%s", bad[i])) {
+			TH_LOG("%s", bad[i]);
+		}
+		EXPECT_EQ(EINVAL, say(REVOKE, "%s", bad[i])) {
+			TH_LOG("%s", bad[i]);
+		}
+	}
+	EXPECT_EQ(ENOENT, say(DENY, "cgroup /l5_none"));
+	EXPECT_EQ(ENOENT, say(REVOKE, "cgroup /l5_none"));
+	EXPECT_EQ(EINVAL, say(DENY, "inode 5"));
+	EXPECT_EQ(ESRCH, say(REVOKE, "inode 5"));
+	EXPECT_TRUE(rules_are(""));
+	for (i = 0; i < 64; i++)
+		ASSERT_EQ(0, say(DENY, "uid %u", i));
+	EXPECT_EQ(ENOSPC, say(DENY, "uid %u", i));
+	/* root by uid alone is no administrator */
+	fd = open(REVOKE, O_WRONLY | O_CLOEXEC);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, sh("true"));
+	fflush(NULL);
+	if (!fork()) {
+		if (setresuid(NOBODY, NOBODY, NOBODY))
+			_exit(1);
+		/* nor who was handed the file */
+		_exit(write(fd, "all", 3) != -1 || errno != EPERM ||
+		      say(REVOKE, "all") != EACCES ||
+		      say(DENY, "uid 5") != EACCES);
+	}
+	wait((int *)&i);
+	EXPECT_EQ(0, i);
+	close(fd);
+}
+
+/* Who has a network of its own is its administrator, and no other's. */
+TEST_F_TIMEOUT(admin, own_network, 120)
+{
+	struct addr to = addr_parse("127.0.0.1:0");
+	int l, c, s, status;
+	pid_t pid;
+
+	l = end_listen(END_L5, &to);
+	ASSERT_LE(0, l);
+	ASSERT_TRUE(open_pair(l, &to, &c, &s));
+	fflush(NULL);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		int old = open("/proc/self/net/l5_revoke", O_WRONLY);
+		struct addr at = addr_parse("abstract:l5_own");
+		int cr, sr, n[3];
+
+		if (old < 0 || !nobody_unshare())
+			_exit(1);
+		/* of the network that was */
+		if (write(old, "all", 3) != -1 || errno != EPERM)
+			_exit(2);
+		n[0] = end_listen(END_L5, &at);
+		if (n[0] < 0 || !open_pair(n[0], &at, &n[1], &n[2]) ||
+		    l5_transport(n[1]) != L5_TRANSPORT_SHM)
+			_exit(3);
+		if (say(REVOKE, "all") || recv(n[1], &cr, 1, 0) != -1 ||
+		    errno != ECONNRESET)
+			_exit(4);
+		close(n[0]);
+		/* uid 0 there is 65534 outside */
+		if (say(DENY, "uid 0"))
+			_exit(5);
+		if (!pair_as("abstract:l5_own2", 0, 0, &cr, &sr) ||
+		    cr != L5_REASON_DENIED)
+			_exit(6);
+		_exit(0);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_TRUE(end_exchange(c, s, 1000, 0));
+	close(c);
+	close(s);
+	close(l);
+}
+
+static int look(const char *at)
+{
+	return __atomic_load_n(at, __ATOMIC_SEQ_CST);
+}
+
+static bool is_reset(int fd)
+{
+	char b;
+
+	return recv(fd, &b, 1, 0) == -1 && errno == ECONNRESET;
+}
+
+static bool is_end(int fd)
+{
+	char b;
+
+	return recv(fd, &b, 1, MSG_DONTWAIT) == 0;
+}
+
+/* Ended for good: end of file, broken pipe, and poll() says so. */
+static bool is_over(int fd)
+{
+	int got, put, err, events;
+	char b;
+
+	got = recv(fd, &b, 1, MSG_DONTWAIT);
+	err = got < 0 ? errno : 0;
+	put = send(fd, "", 1, MSG_NOSIGNAL);
+	if (put < 0 && errno != EPIPE)
+		err = errno;
+	events = end_poll(fd, POLLIN | POLLRDHUP);
+	if (!got && put == -1 && !err && events & POLLHUP)
+		return true;
+	fprintf(stderr, "# received %d, sent %d, %s, polled %x\n", got, put,
+		strerror(err), events);
+	return false;
+}
+
+/* A thread asleep in a call while its connection is revoked. */
+struct sleeper {
+	pthread_t thread;
+	int fd;
+	pid_t tid;
+	ssize_t ret;
+	int err;
+};
+
+static void *sleep_in_recv(void *arg)
+{
+	struct sleeper *z = arg;
+	char b;
+
+	__atomic_store_n(&z->tid, gettid(), __ATOMIC_RELEASE);
+	z->ret = recv(z->fd, &b, 1, 0);
+	z->err = errno;
+	return NULL;
+}
+
+/* All of a namespace, by each kind of bootstrap; also who is asleep. */
+TEST_F_TIMEOUT(admin, revoke_all, 180)
+{
+	unsigned int i;
+
+	ASSERT_TRUE(net_unshare());
+	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
+	for (i = 0; i < ARRAY_SIZE(everywhere); i++) {
+		struct addr to = addr_parse(everywhere[i]);
+		int l = end_listen(END_L5, &to), c[4], s[4], k;
+		struct sleeper z = { 0 };
+
+		ASSERT_LE(0, l);
+		for (k = 0; k < 4; k++) {
+			ASSERT_TRUE(open_pair(l, &to, &c[k], &s[k]));
+			ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(s[k]));
+		}
+		/* one with what nobody reads, one asleep */
+		ASSERT_TRUE(end_put(c[1], 5000, 0));
+		z.fd = c[2];
+		ASSERT_EQ(0, pthread_create(&z.thread, NULL, sleep_in_recv,
+					    &z));
+		ASSERT_TRUE(UNTIL(__atomic_load_n(&z.tid, __ATOMIC_ACQUIRE)));
+		ASSERT_TRUE(l5_wait_asleep(z.tid));
+		ASSERT_EQ(0, say(REVOKE, "all\n"));
+		ASSERT_EQ(0, pthread_join(z.thread, NULL));
+		EXPECT_EQ(-1, z.ret);
+		EXPECT_EQ(ECONNRESET, z.err);
+		EXPECT_TRUE(is_reset(s[2]));
+		/* what was there is there, unless it was mapped */
+		if (!getenv("L5_FULL"))
+			EXPECT_TRUE(end_get(s[1], 5000, 0));
+		EXPECT_TRUE(is_reset(s[1]));
+		EXPECT_TRUE(is_reset(c[1]));
+		EXPECT_TRUE(is_reset(c[0]));
+		EXPECT_TRUE(is_reset(s[0]));
+		for (k = 0; k < 3; k++) {
+			EXPECT_TRUE(is_over(c[k]));
+			EXPECT_TRUE(is_over(s[k]));
+		}
+		EXPECT_TRUE(end_poll(c[3], POLLIN) & POLLERR);
+		for (k = 0; k < 4; k++) {
+			close(c[k]);
+			close(s[k]);
+		}
+		/* the listener listens */
+		ASSERT_TRUE(open_pair(l, &to, &c[0], &s[0]));
+		EXPECT_TRUE(end_exchange(c[0], s[0], 1000, 0));
+		close(c[0]);
+		close(s[0]);
+		close(l);
+	}
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
+/*
+ * Who has it mapped, and does not care what it is told, has it no more: what
+ * one end writes the other does not see, neither gets a signal, and a call
+ * says what happened.
+ */
+TEST_F_TIMEOUT(admin, revoke_mapped, 120)
+{
+	unsigned int i;
+
+	ASSERT_TRUE(net_unshare());
+	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
+	for (i = 0; i < ARRAY_SIZE(everywhere); i++) {
+		struct addr to = addr_parse(everywhere[i]);
+		int l = end_listen(END_L5, &to), c, s;
+		struct mapping m[2];
+		const char *seen;
+		char *mine;
+
+		ASSERT_LE(0, l);
+		ASSERT_TRUE(open_pair(l, &to, &c, &s));
+		ASSERT_EQ(0, mapping_open(&m[0], c));
+		ASSERT_EQ(0, mapping_open(&m[1], s));
+		mine = (char *)m[0].tx;
+		seen = (const char *)m[1].rx;
+		__atomic_store_n(&mine[100], 7, __ATOMIC_SEQ_CST);
+		ASSERT_EQ(7, look(&seen[100]));
+		ASSERT_EQ(0, say(REVOKE, "all"));
+		__atomic_store_n(&mine[100], 9, __ATOMIC_SEQ_CST);
+		EXPECT_EQ(9, look(&mine[100]));
+		EXPECT_NE(9, look(&seen[100]));
+		EXPECT_NE(7, look(&seen[100]));
+		EXPECT_TRUE(is_reset(c));
+		EXPECT_TRUE(is_reset(s));
+		mapping_close(&m[0]);
+		mapping_close(&m[1]);
+		close(c);
+		close(s);
+		close(l);
+	}
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+}
+
+/* What has met and waits for accept() is a connection as well. */
+TEST_F_TIMEOUT(admin, revoke_pending, 120)
+{
+	unsigned int i;
+
+	ASSERT_TRUE(net_unshare());
+	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
+	for (i = 0; i < ARRAY_SIZE(everywhere); i++) {
+		struct addr to = addr_parse(everywhere[i]);
+		int l, c[3], s, k;
+
+		ASSERT_EQ(0, seteuid(NOBODY));
+		l = end_listen(END_L5, &to);
+		ASSERT_EQ(0, seteuid(0));
+		ASSERT_LE(0, l);
+		for (k = 0; k < 3; k++) {
+			c[k] = end_connect(END_L5, &to);
+			ASSERT_LE(0, c[k]);
+			ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(c[k]));
+		}
+		/* by whom they were connected to */
+		ASSERT_EQ(0, say(REVOKE, "uid %d", NOBODY));
+		for (k = 0; k < 3; k++) {
+			EXPECT_TRUE(is_reset(c[k]));
+			s = accept(l, NULL, NULL);
+			ASSERT_LE(0, s);
+			EXPECT_TRUE(is_reset(s));
+			close(s);
+			close(c[k]);
+		}
+		close(l);
+	}
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
+static unsigned long inode_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) ? 0 : st.st_ino;
+}
+
+/* No more than what is named. */
+TEST_F_TIMEOUT(admin, revoke_some, 120)
+{
+	struct addr to = addr_parse("127.0.0.1:0");
+	int l, c[3], s[3], t, u, k;
+
+	ASSERT_TRUE(net_unshare());
+	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
+	l = end_listen(END_L5, &to);
+	ASSERT_LE(0, l);
+	for (k = 0; k < 3; k++)
+		ASSERT_TRUE(open_pair(l, &to, &c[k], &s[k]));
+	/* TCP carries this one, where firewalls see it */
+	t = end_connect(END_TCP, &to);
+	ASSERT_LE(0, t);
+	u = accept(l, NULL, NULL);
+	ASSERT_LE(0, u);
+	ASSERT_EQ(0, say(REVOKE, "inode %lu", inode_of(s[1])));
+	EXPECT_TRUE(is_reset(c[1]));
+	EXPECT_TRUE(end_exchange(c[0], s[0], 1000, 0));
+	EXPECT_TRUE(end_exchange(c[2], s[2], 1000, 0));
+	ASSERT_EQ(0, say(REVOKE, "uid 1-70000"));
+	EXPECT_TRUE(end_exchange(c[0], s[0], 1000, 1000));
+	ASSERT_EQ(0, say(REVOKE, "cgroup /"));
+	EXPECT_TRUE(is_reset(c[0]));
+	EXPECT_TRUE(is_reset(s[2]));
+	EXPECT_TRUE(end_exchange(t, u, 1000, 0));
+	/* everything, with no exception */
+	ASSERT_EQ(0, say(REVOKE, "sockets"));
+	EXPECT_TRUE(is_reset(t));
+	EXPECT_TRUE(is_reset(u));
+	EXPECT_EQ(-1, accept(l, NULL, NULL));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(-ECONNREFUSED, end_connect(END_TCP, &to));
+	for (k = 0; k < 3; k++) {
+		close(c[k]);
+		close(s[k]);
+	}
+	close(t);
+	close(u);
+	close(l);
+}
+
+/* The host reaches every namespace. */
+TEST_F_TIMEOUT(admin, revoke_from_host, 120)
+{
+	struct addr to = addr_parse("127.0.0.1:0");
+	int host = net_current(), own, l, c, s;
+
+	ASSERT_TRUE(net_unshare());
+	own = net_current();
+	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
+	l = end_listen(END_L5, &to);
+	ASSERT_TRUE(open_pair(l, &to, &c, &s));
+	ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(c));
+	ASSERT_TRUE(net_enter(host));
+	EXPECT_EQ(0, say(REVOKE, "inode %lu", inode_of(c)));
+	EXPECT_TRUE(is_reset(c));
+	EXPECT_TRUE(is_reset(s));
+	close(c);
+	close(s);
+	ASSERT_TRUE(net_enter(own));
+	close(l);
+}
+
+/* Connections come, go and send while others are ended: nobody hangs. */
+TEST_F_TIMEOUT(admin, revoke_busy, 240)
+{
+	enum { PROCS = 3, ROUNDS = 60 };
+	int gate[2], i, status;
+	pid_t pid[PROCS];
+
+	ASSERT_TRUE(net_unshare());
+	ASSERT_EQ(0, pipe2(gate, O_NONBLOCK));
+	fflush(NULL);
+	for (i = 0; i < PROCS; i++) {
+		struct addr to = addr_parse(i == 2 ? "abstract:l5_busy" :
+					    "127.0.0.1:0");
+		int l, c, s, k;
+		char stop;
+
+		pid[i] = fork();
+		ASSERT_LE(0, pid[i]);
+		if (pid[i])
+			continue;
+		close(gate[1]);
+		l = end_listen(END_L5, &to);
+		while (read(gate[0], &stop, 1) < 0) {
+			static char buf[100000];
+
+			c = end_connect(END_L5, &to);
+			if (c < 0)
+				continue;
+			s = accept(l, NULL, NULL);
+			if (s < 0)
+				_exit(1);
+			for (k = 0; k < 20; k++) {
+				send(c, buf, sizeof(buf), MSG_DONTWAIT |
+				     MSG_NOSIGNAL);
+				recv(s, buf, sizeof(buf), MSG_DONTWAIT);
+			}
+			shutdown(c, SHUT_WR);
+			while (recv(s, buf, sizeof(buf), 0) > 0)
+				;
+			close(i ? c : s);
+			close(i ? s : c);
+		}
+		_exit(0);
+	}
+	for (i = 0; i < ROUNDS; i++) {
+		EXPECT_EQ(0, say(REVOKE, "all"));
+		usleep(20000);
+	}
+	close(gate[1]);
+	for (i = 0; i < PROCS; i++) {
+		ASSERT_EQ(pid[i], waitpid(pid[i], &status, 0));
+		EXPECT_EQ(0, status);
+	}
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+	EXPECT_EQ(0, l5_stat("violations"));
+}
+
+/* A socket that takes RDMA or nothing, made as @uid. */
+static int rdma_socket(uid_t uid)
+{
+	int fd, force = L5_TRANSPORT_RDMA;
+
+	if (seteuid(uid))
+		return -1;
+	fd = end_socket(END_L5, AF_INET);
+	if (seteuid(0) || setsockopt(fd, SOL_L5, L5_FORCE, &force,
+				     sizeof(force)))
+		return -1;
+	return fd;
+}
+
+static bool rdma_pair(uid_t client, uid_t server, int *c, int *s)
+{
+	struct addr to = addr_parse(RDMA_HERE ":0");
+	int l = rdma_socket(server);
+	bool ok;
+
+	*c = rdma_socket(client);
+	*s = -1;
+	ok = l >= 0 && *c >= 0 && !bind(l, &to.sa, to.len) && !listen(l, 5) &&
+	     !getsockname(l, &to.sa, &to.len) &&
+	     !connect(*c, &to.sa, to.len);
+	if (ok)
+		*s = accept(l, NULL, NULL);
+	/* a question that was asked is answered by now */
+	ok = ok && *s >= 0 && end_exchange(*c, *s, 50000, 0);
+	if (ok && !client && !server)
+		ok = rdma_moved(*c) && rdma_moved(*s);
+	close(l);
+	return ok;
+}
+
+/* Of connections that RDMA carries the same is true. */
+TEST_F_TIMEOUT(admin, rdma, 240)
+{
+	int c, s, i;
+
+	if (!rdma_here())
+		SKIP(return, "no RDMA device can be made here");
+	for (i = 0; i < 2; i++) {
+		ASSERT_TRUE(rdma_pair(0, 0, &c, &s));
+		ASSERT_EQ(0, say(REVOKE, "inode %lu", inode_of(i ? c : s)));
+		EXPECT_TRUE(is_reset(c));
+		EXPECT_TRUE(is_reset(s));
+		/* the queue pair ends a little later, and may say so */
+		EXPECT_TRUE(UNTIL(is_end(c)) && is_over(c));
+		EXPECT_TRUE(UNTIL(is_end(s)) && is_over(s));
+		close(c);
+		close(s);
+	}
+	ASSERT_EQ(0, say(DENY, "uid %d", NOBODY));
+	for (i = 0; i < 2; i++) {
+		ASSERT_TRUE(rdma_pair(i ? 0 : NOBODY, i ? NOBODY : 0, &c, &s));
+		EXPECT_EQ(L5_TRANSPORT_BASE, l5_transport(c));
+		EXPECT_EQ(L5_TRANSPORT_BASE, l5_transport(s));
+		EXPECT_EQ(L5_REASON_DENIED, end_reason(i ? s : c));
+		close(c);
+		close(s);
+	}
+	ASSERT_EQ(0, say(DENY, "allow uid %d", NOBODY));
+	EXPECT_TRUE(end_stat_reaches("rdma_now", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
+/* The tool says what the files say. */
+TEST_F_TIMEOUT(admin, l5ctl, 120)
+{
+	static const char ctl[] = "../userspace/bin/l5ctl";
+	struct addr to = addr_parse("127.0.0.1:0");
+	int l, c, s;
+
+	ASSERT_TRUE(net_unshare());
+	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
+	l = end_listen(END_L5, &to);
+	ASSERT_TRUE(open_pair(l, &to, &c, &s));
+	EXPECT_EQ(0, sh("%s list | grep -q '^%lu .* shm .*limit_admin(%d)'",
+			ctl, inode_of(c), getpid()));
+	EXPECT_EQ(0, sh("%s deny uid 7-9 && %s deny cgroup / &&"
+			"[ \"$(%s rules)\" = 'uid 7-9\ncgroup /' ]", ctl, ctl,
+			ctl));
+	EXPECT_EQ(0, sh("%s allow uid 7-9", ctl));
+	EXPECT_TRUE(rules_are("cgroup /\n"));
+	EXPECT_TRUE(end_exchange(c, s, 1000, 0));
+	EXPECT_EQ(0, sh("%s revoke inode %lu", ctl, inode_of(c)));
+	EXPECT_TRUE(is_reset(c));
+	EXPECT_TRUE(is_reset(s));
+	/* each says what is wrong, and fails */
+	EXPECT_EQ(0, sh("! %s && ! %s deny && ! %s rules x && ! %s revoke x &&"
+			"! %s allow uid 1 && ! %s -t x unload && ! %s none",
+			ctl, ctl, ctl, ctl, ctl, ctl, ctl));
+	close(c);
+	close(s);
+	close(l);
+}
+
+/* Nobody gets a new one any more, and what is there goes on. */
+TEST_F_TIMEOUT(admin, refuse, 60)
+{
+	static const char file[] = "/sys/module/af_l5/parameters/refuse";
+	struct addr to = addr_parse("127.0.0.1:0");
+	int l, c, s;
+
+	l = end_listen(END_L5, &to);
+	ASSERT_TRUE(open_pair(l, &to, &c, &s));
+	ASSERT_EQ(0, say(file, "1"));
+	EXPECT_EQ(-EAFNOSUPPORT, end_socket(END_L5, AF_INET));
+	EXPECT_EQ(-EAFNOSUPPORT, end_socket(END_L5, AF_UNIX));
+	EXPECT_TRUE(end_exchange(c, s, 1000, 0));
+	ASSERT_EQ(0, say(file, "0"));
+	close(c);
+	close(s);
+	c = end_connect(END_L5, &to);
+	EXPECT_LE(0, c);
+	close(c);
+	close(l);
 }
 
 TEST_HARNESS_MAIN

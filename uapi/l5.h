@@ -109,7 +109,8 @@ enum l5_transport {
 	X(CONNECT,  "connect",	"connected by other means than connect()") \
 	X(REFUSED,  "refused",	"the peer's host refused RDMA")		\
 	X(SILENT,   "silent",	"the peer's host did not answer for RDMA") \
-	X(RDMA,	    "rdma",	"RDMA failed before the connection moved")
+	X(RDMA,	    "rdma",	"RDMA failed before the connection moved") \
+	X(DENIED,   "denied",	"a rule of the administrator's denies rings")
 
 /**
  * enum l5_reason - see L5_REASONS

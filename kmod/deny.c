@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: rules of an administrator about who gets no rings.
+ *
+ * Once rings carry a connection its bytes pass no firewall. So an administrator
+ * may say, in /proc/net/l5_deny, whose sockets are to stay on TCP or AF_UNIX.
+ * The rules of the first network namespace are the host's and hold in every
+ * other; those of another hold there, in addition. They are asked where a
+ * socket is about to offer or to take rings, so they end no connection; that is
+ * what revoking is for.
+ */
+#include <linux/cgroup.h>
+#include <linux/limits.h>
+#include <linux/list.h>
+#include <linux/nsproxy.h>
+#include <linux/rculist.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+
+#include "l5.h"
+
+/* As many as are looked at for each connection. */
+#define L5_RULES_MAX	64
+
+/**
+ * struct l5_rule - sockets that stay on their bootstrap
+ * @node: in l5_net.rules
+ * @who: which
+ * @rcu: delays the end
+ */
+struct l5_rule {
+	struct list_head node;
+	struct l5_who who;
+	struct rcu_head rcu;
+};
+
+static bool l5_denied_in(struct net *net, const struct l5_sock *l5)
+{
+	const struct l5_rule *rule;
+
+	list_for_each_entry_rcu(rule, &l5_net(net)->rules, node)
+		if (l5_who_is(&rule->who, net->user_ns, l5))
+			return true;
+	return false;
+}
+
+/**
+ * l5_denied() - does an administrator want this socket to have no rings?
+ * @l5: the socket
+ *
+ * Context: any but hard interrupts.
+ */
+bool l5_denied(const struct l5_sock *l5)
+{
+	struct net *net = sock_net(&l5->sk);
+	bool denied;
+
+	rcu_read_lock();
+	denied = l5_denied_in(&init_net, l5) ||
+		 (!net_eq(net, &init_net) && l5_denied_in(net, l5));
+	rcu_read_unlock();
+	return denied;
+}
+
+static void l5_rule_free_rcu(struct rcu_head *rcu)
+{
+	struct l5_rule *rule = container_of(rcu, struct l5_rule, rcu);
+
+	l5_who_put(&rule->who);
+	kfree(rule);
+}
+
+static void l5_rule_del(struct l5_net *ln, struct l5_rule *rule)
+{
+	list_del_rcu(&rule->node);
+	ln->nrules--;
+	call_rcu(&rule->rcu, l5_rule_free_rcu);
+}
+
+static struct l5_rule *l5_rule_find(struct l5_net *ln, const struct l5_who *who)
+{
+	struct l5_rule *rule;
+
+	lockdep_assert_held(&ln->rules_lock);
+	list_for_each_entry(rule, &ln->rules, node)
+		if (l5_who_same(&rule->who, who))
+			return rule;
+	return NULL;
+}
+
+/* Takes over what @who holds, unless it fails. */
+static int l5_rule_add(struct l5_net *ln, struct l5_who *who)
+{
+	struct l5_rule *rule;
+
+	if (who->kind == L5_WHO_INODE)
+		return -EINVAL;
+	if (l5_rule_find(ln, who))
+		return -EEXIST;
+	if (ln->nrules == L5_RULES_MAX)
+		return -ENOSPC;
+	rule = kzalloc(sizeof(*rule), GFP_KERNEL_ACCOUNT);
+	if (!rule)
+		return -ENOMEM;
+	rule->who = *who;
+	list_add_tail_rcu(&rule->node, &ln->rules);
+	ln->nrules++;
+	return 0;
+}
+
+static int l5_deny_line(struct l5_net *ln, char *line)
+{
+	static const char allow[] = "allow ";
+	struct l5_rule *rule;
+	struct l5_who who;
+	bool add = true;
+	int err;
+
+	if (!strncmp(line, allow, sizeof(allow) - 1)) {
+		line += sizeof(allow) - 1;
+		add = false;
+	}
+	err = l5_who_parse(&who, line);
+	if (err)
+		return err;
+	mutex_lock(&ln->rules_lock);
+	if (add) {
+		err = l5_rule_add(ln, &who);
+	} else {
+		rule = l5_rule_find(ln, &who);
+		if (rule)
+			l5_rule_del(ln, rule);
+		else
+			err = -ENOENT;
+	}
+	mutex_unlock(&ln->rules_lock);
+	if (err || !add)
+		l5_who_put(&who);
+	/* what it says is so already */
+	return err == -EEXIST ? 0 : err;
+}
+
+/**
+ * l5_deny_write() - rules are added, or taken back
+ * @file: /proc/net/l5_deny
+ * @buf: lines of what l5_who_parse() knows; "allow " before one takes it back
+ * @size: of it
+ *
+ * Return: 0; at the first line that fails, its errno: those before it hold.
+ */
+int l5_deny_write(struct file *file, char *buf, size_t size)
+{
+	struct net *net = seq_file_single_net(file->private_data);
+	char *line;
+	int err;
+
+	if (!l5_may_administer(file, net))
+		return -EPERM;
+	while ((line = strsep(&buf, "\n"))) {
+		line = strim(line);
+		if (!*line)
+			continue;
+		err = l5_deny_line(l5_net(net), line);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* As the reader sees it: from its cgroup namespace. */
+static void l5_rule_path(struct seq_file *seq, struct cgroup *cgrp)
+{
+	char *path = kmalloc(PATH_MAX, GFP_KERNEL);
+
+	if (path && cgroup_path_ns(cgrp, path, PATH_MAX,
+				   current->nsproxy->cgroup_ns) > 0)
+		seq_puts(seq, path);
+	else
+		seq_putc(seq, '?');
+	kfree(path);
+}
+
+static void l5_rule_show(struct seq_file *seq, const struct l5_who *who)
+{
+	switch (who->kind) {
+	case L5_WHO_ALL:
+		seq_puts(seq, "all\n");
+		break;
+	case L5_WHO_UID:
+		seq_printf(seq, "uid %u-%u\n", who->first, who->last);
+		break;
+	default:
+		seq_puts(seq, "cgroup ");
+		l5_rule_path(seq, who->cgrp);
+		seq_putc(seq, '\n');
+	}
+}
+
+/**
+ * l5_deny_show() - print the rules, in the form in which they are written
+ * @seq: where to
+ * @v: unused
+ *
+ * Return: 0.
+ */
+int l5_deny_show(struct seq_file *seq, void *v)
+{
+	struct l5_net *ln = l5_net(seq_file_single_net(seq));
+	const struct l5_rule *rule;
+
+	mutex_lock(&ln->rules_lock);
+	list_for_each_entry(rule, &ln->rules, node)
+		l5_rule_show(seq, &rule->who);
+	mutex_unlock(&ln->rules_lock);
+	return 0;
+}
+
+/**
+ * l5_deny_init() - no rules
+ * @ln: of a new namespace
+ */
+void l5_deny_init(struct l5_net *ln)
+{
+	INIT_LIST_HEAD(&ln->rules);
+	mutex_init(&ln->rules_lock);
+}
+
+/**
+ * l5_deny_exit() - the rules of a namespace go with it
+ * @ln: its
+ */
+void l5_deny_exit(struct l5_net *ln)
+{
+	struct l5_rule *rule, *tmp;
+
+	mutex_lock(&ln->rules_lock);
+	list_for_each_entry_safe(rule, tmp, &ln->rules, node)
+		l5_rule_del(ln, rule);
+	mutex_unlock(&ln->rules_lock);
+}

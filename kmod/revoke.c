@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: an administrator ends connections, at once.
+ *
+ * /proc/net/l5_revoke takes lines that name sockets. A connection of theirs is
+ * reset as a reset from the network would do it, and what processes have mapped
+ * of it is taken from them. Its bootstrap says ECONNRESET at both ends; there
+ * is no SIGBUS. The file of the first network namespace reaches every
+ * namespace, that of another its own alone.
+ *
+ * Sockets are found under the lock of their list and then held by their file,
+ * so that nobody releases them; one without a file is about to be released, or
+ * has never been held by a program.
+ */
+#include <linux/file.h>
+#include <linux/sched/signal.h>
+#include <linux/seq_file.h>
+#include <net/af_unix.h>
+#include <net/tcp.h>
+
+#include "l5.h"
+
+/* Sockets that are found at a time. */
+#define L5_REVOKE_BATCH	64
+
+/**
+ * struct l5_revoke - what a line says
+ * @who: which sockets
+ * @every: also those that have no rings and will have none
+ * @ns: whose uids @who means
+ * @round: its number, see l5_sock.revoked
+ * @count: sockets found
+ */
+struct l5_revoke {
+	struct l5_who who;
+	bool every;
+	struct user_namespace *ns;
+	u32 round;
+	unsigned int count;
+};
+
+static DEFINE_MUTEX(l5_revoke_lock);	/* guards the number of rounds */
+static u32 l5_revoke_rounds;
+
+static void l5_unix_cut(struct sock *sk)
+{
+	unix_state_lock(sk);
+	WRITE_ONCE(sk->sk_shutdown, SHUTDOWN_MASK);
+	WRITE_ONCE(sk->sk_err, ECONNRESET);
+	unix_state_unlock(sk);
+	sk->sk_state_change(sk);
+	sk_error_report(sk);
+}
+
+/* As if the network had reset it, for both ends. */
+static void l5_base_abort(struct sock *bsk)
+{
+	struct sock *peer;
+
+	if (bsk->sk_family != AF_UNIX) {
+		tcp_abort(bsk, ECONNRESET);
+		return;
+	}
+	peer = unix_peer_get(bsk);
+	l5_unix_cut(bsk);
+	if (peer) {
+		l5_unix_cut(peer);
+		sock_put(peer);
+	}
+}
+
+static bool l5_base_ended(const struct sock *bsk)
+{
+	return READ_ONCE(bsk->sk_state) == TCP_CLOSE ||
+	       READ_ONCE(bsk->sk_shutdown) == SHUTDOWN_MASK;
+}
+
+/* Of a listener: what has met and waits for accept(), which then says so. */
+static bool l5_revoke_pending(struct l5_sock *listener)
+{
+	struct l5_conn *conn, *found = NULL;
+	struct sock *child;
+
+	spin_lock_bh(&listener->pending_lock);
+	list_for_each_entry(conn, &listener->pending, pending) {
+		if (l5_base_ended(conn->child))
+			continue;
+		found = conn;
+		refcount_inc(&found->ref);
+		child = found->child;
+		sock_hold(child);
+		break;
+	}
+	spin_unlock_bh(&listener->pending_lock);
+	if (!found)
+		return false;
+	l5_base_abort(child);
+	l5_map_revoke(found);
+	sock_put(child);
+	l5_conn_put(found);
+	return true;
+}
+
+static void l5_revoke_listener(struct l5_sock *l5)
+{
+	/* not for ever, if more connect meanwhile */
+	u32 most = READ_ONCE(l5->boot->sk->sk_max_ack_backlog);
+
+	do {
+		if (!l5_revoke_pending(l5))
+			break;
+	} while (most-- && !fatal_signal_pending(current));
+}
+
+static void l5_revoke_one(struct l5_sock *l5, bool every)
+{
+	int state;
+
+	mutex_lock(&l5->lock);
+	state = l5_state(l5);
+	if (state == L5_LISTEN) {
+		l5_mailbox_revoke(l5);
+		l5_revoke_listener(l5);
+	} else if (state != L5_IDLE) {
+		l5_base_abort(l5->boot->sk);
+		/* it may have become one since */
+		state = l5_state(l5);
+		if (state == L5_SHM || state == L5_MOVING)
+			l5_map_revoke(l5->conn);
+		l5_boot_error(l5);
+	}
+	mutex_unlock(&l5->lock);
+	if (state == L5_LISTEN && every)
+		l5_shutdown(l5->sk.sk_socket, SHUT_RDWR);
+}
+
+static bool l5_revoke_wants(const struct l5_revoke *r, struct l5_sock *l5)
+{
+	switch (l5_state(l5)) {
+	case L5_IDLE:
+		return false;
+	case L5_BASE:
+		if (!r->every && !l5_rdma_undecided(l5))
+			return false;
+		break;
+	}
+	return l5_who_is(&r->who, r->ns, l5);
+}
+
+/* Some of a namespace's sockets that this round has not been at yet. */
+static int l5_revoke_find(const struct l5_revoke *r, struct l5_net *ln,
+			  struct file **files)
+{
+	struct l5_sock *l5;
+	struct file *file;
+	int n = 0;
+
+	spin_lock(&ln->lock);
+	hlist_for_each_entry(l5, &ln->socks, node) {
+		if (l5->revoked == r->round)
+			continue;
+		if (n == L5_REVOKE_BATCH)
+			break;
+		l5->revoked = r->round;
+		if (!l5_revoke_wants(r, l5))
+			continue;
+		file = READ_ONCE(l5->sk.sk_socket->file);
+		if (file && l5_file_get(file))
+			files[n++] = file;
+	}
+	spin_unlock(&ln->lock);
+	return n;
+}
+
+static int l5_revoke_net(struct l5_revoke *r, struct l5_net *ln)
+{
+	struct file *files[L5_REVOKE_BATCH];
+	int n, i, ends = 0;
+
+	/*
+	 * To the end of the list, and once more for what was being accepted;
+	 * not until there is nothing, or others could make it go on for ever.
+	 */
+	do {
+		n = l5_revoke_find(r, ln, files);
+		for (i = 0; i < n; i++) {
+			l5_revoke_one(l5_sk(sock_from_file(files[i])->sk),
+				      r->every);
+			fput(files[i]);
+		}
+		r->count += n;
+		ends += n < L5_REVOKE_BATCH;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	} while (ends < 2);
+	return 0;
+}
+
+/* A namespace that this round has not been at yet, with a reference. */
+static struct net *l5_revoke_next(const struct l5_revoke *r)
+{
+	struct net *net, *found = NULL;
+
+	lockdep_assert_held(&l5_revoke_lock);
+	rcu_read_lock();
+	for_each_net_rcu(net) {
+		if (l5_net(net)->revoked == r->round || !maybe_get_net(net))
+			continue;
+		l5_net(net)->revoked = r->round;
+		found = net;
+		break;
+	}
+	rcu_read_unlock();
+	return found;
+}
+
+static int l5_revoke_everywhere(struct l5_revoke *r)
+{
+	struct net *net;
+	int err = 0;
+
+	while (!err && (net = l5_revoke_next(r))) {
+		err = l5_revoke_net(r, l5_net(net));
+		put_net(net);
+	}
+	return err;
+}
+
+static int l5_revoke_line(struct net *net, char *line)
+{
+	struct l5_revoke r = { .ns = net->user_ns };
+	int err;
+
+	r.every = !strcmp(line, "sockets");
+	if (r.every)
+		r.who.kind = L5_WHO_ALL;
+	else
+		err = l5_who_parse(&r.who, line);
+	if (!r.every && err)
+		return err;
+	mutex_lock(&l5_revoke_lock);
+	/* 0 is what a new socket has */
+	if (!++l5_revoke_rounds)
+		l5_revoke_rounds = 1;
+	r.round = l5_revoke_rounds;
+	if (net_eq(net, &init_net))
+		err = l5_revoke_everywhere(&r);
+	else
+		err = l5_revoke_net(&r, l5_net(net));
+	mutex_unlock(&l5_revoke_lock);
+	if (!err && !r.count && r.who.kind == L5_WHO_INODE)
+		err = -ESRCH;
+	l5_who_put(&r.who);
+	return err;
+}
+
+/**
+ * l5_revoke_write() - connections are ended
+ * @file: /proc/net/l5_revoke
+ * @buf: lines of what l5_who_parse() knows: connections that have rings, or may
+ *	get them; or "sockets": every connection, and every listener as well
+ * @size: of it
+ *
+ * Context: may sleep.
+ * Return: 0; at the first line that fails, its errno: -EPERM, -EINVAL, -ENOENT
+ * without such a cgroup, -ESRCH without such an inode, -EINTR.
+ */
+int l5_revoke_write(struct file *file, char *buf, size_t size)
+{
+	struct net *net = seq_file_single_net(file->private_data);
+	char *line;
+	int err;
+
+	if (!l5_may_administer(file, net))
+		return -EPERM;
+	while ((line = strsep(&buf, "\n"))) {
+		line = strim(line);
+		if (!*line)
+			continue;
+		err = l5_revoke_line(net, line);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* Nothing is to be read there. */
+int l5_revoke_show(struct seq_file *seq, void *v)
+{
+	return 0;
+}

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * l5ctl: what an administrator has to say about AF_L5. See l5ctl(8).
+ */
+#define _GNU_SOURCE
+#include <argp.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../uapi/l5.h"
+
+#define MODULE		"af_l5"
+#define REFUSE_PATH	"/sys/module/" MODULE "/parameters/refuse"
+
+/* What an administrator of this network namespace has, and the host's. */
+#define LIST_PATH	"/proc/net/l5"
+#define DENY_PATH	"/proc/net/l5_deny"
+#define REVOKE_PATH	"/proc/net/l5_revoke"
+#define HOST_REVOKE_PATH "/proc/1/net/l5_revoke"
+
+#define TIMEOUT_S	10
+#define TIMEOUT_MAX_S	3600
+#define PAUSE_NS	100000000
+
+static const struct argp_option options[] = {
+	{ "kill", 'k', NULL, 0, "unload: kill who still has a socket", 0 },
+	{ "timeout", 't', "S", 0,
+	  "unload: wait S seconds for the last socket (default: 10)", 0 },
+	{ 0 }
+};
+
+struct settings {
+	bool kill;
+	long timeout;
+	char *command;
+	char **words;
+	int nwords;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct settings *s = state->input;
+	char *end;
+
+	switch (key) {
+	case 'k':
+		s->kill = true;
+		return 0;
+	case 't':
+		s->timeout = strtol(arg, &end, 10);
+		if (end == arg || *end || s->timeout < 0 ||
+		    s->timeout > TIMEOUT_MAX_S)
+			argp_error(state, "--timeout: '%s' is not a number from 0 to %d",
+				   arg, TIMEOUT_MAX_S);
+		return 0;
+	case ARGP_KEY_ARG:
+		if (s->command)
+			return ARGP_ERR_UNKNOWN;
+		s->command = arg;
+		return 0;
+	case ARGP_KEY_ARGS:
+		s->words = state->argv + state->next;
+		s->nwords = state->argc - state->next;
+		return 0;
+	case ARGP_KEY_END:
+		if (!s->command)
+			argp_error(state, "which command?");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+#define INTRO_DOC "Administer AF_L5: list its sockets, deny rings, end connections, unload the module."
+#define WHO_DOC "WHO is 'all', 'uid N', 'uid N-M' or 'cgroup PATH'; to revoke also 'inode N' (see list) or 'sockets': listeners, and connections without rings, too."
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "list\nrules\ndeny WHO\nallow WHO\nrevoke WHO\nunload",
+	.doc = INTRO_DOC "\v" WHO_DOC,
+};
+
+const char *argp_program_version = "l5ctl (AF_L5) " L5_TOOLS_VERSION;
+
+/* A line to a file of the kernel's: 0 or -1 with errno. */
+static int put_line(const char *path, const char *line)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC), saved;
+	ssize_t n;
+
+	if (fd < 0)
+		return -1;
+	n = write(fd, line, strlen(line));
+	saved = errno;
+	close(fd);
+	errno = saved;
+	return n < 0 ? -1 : 0;
+}
+
+static int command_say(const char *path, const char *before,
+		       const struct settings *s)
+{
+	char line[PATH_MAX + 32];
+	size_t len;
+	int i;
+
+	len = snprintf(line, sizeof(line), "%s", before);
+	for (i = 0; i < s->nwords && len < sizeof(line); i++)
+		len += snprintf(line + len, sizeof(line) - len, "%s%s",
+				i ? " " : "", s->words[i]);
+	if (len >= sizeof(line))
+		errx(1, "too long");
+	if (put_line(path, line))
+		err(1, "%s: '%s'", path, line);
+	return 0;
+}
+
+static int command_rules(void)
+{
+	char buf[4096];
+	ssize_t n;
+	int fd = open(DENY_PATH, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		err(1, DENY_PATH);
+	while ((n = read(fd, buf, sizeof(buf))) > 0)
+		if (fwrite(buf, 1, n, stdout) != (size_t)n)
+			err(1, "standard output");
+	close(fd);
+	return 0;
+}
+
+/*
+ * Call @visit for each socket among the descriptors of each process that may be
+ * looked at, until it says that it has seen enough of that process.
+ */
+static void each_socket(bool (*visit)(pid_t pid, int fd, unsigned long inode,
+				      void *arg), void *arg)
+{
+	char path[PATH_MAX], link[64];
+	struct dirent *p, *f;
+	DIR *proc, *fds;
+	unsigned long inode;
+	ssize_t n;
+
+	proc = opendir("/proc");
+	if (!proc)
+		err(1, "/proc");
+	while ((p = readdir(proc))) {
+		if (!isdigit((unsigned char)*p->d_name))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%s/fd", p->d_name);
+		fds = opendir(path);
+		if (!fds)
+			continue;
+		while ((f = readdir(fds))) {
+			n = readlinkat(dirfd(fds), f->d_name, link,
+				       sizeof(link) - 1);
+			if (n < 0)
+				continue;
+			link[n] = 0;
+			if (sscanf(link, "socket:[%lu]", &inode) != 1)
+				continue;
+			if (!visit(atoi(p->d_name), atoi(f->d_name), inode,
+				   arg))
+				break;
+		}
+		closedir(fds);
+	}
+	closedir(proc);
+}
+
+static const char *name_of(pid_t pid)
+{
+	static char name[64];
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	f = fopen(path, "re");
+	if (!f || !fgets(name, sizeof(name), f))
+		strcpy(name, "?");
+	if (f)
+		fclose(f);
+	name[strcspn(name, "\n")] = 0;
+	return name;
+}
+
+/* list */
+
+struct holder {
+	unsigned long inode;
+	pid_t pid;
+};
+
+struct holders {
+	struct holder *v;
+	size_t n;
+	size_t room;
+};
+
+static bool add_holder(pid_t pid, int fd, unsigned long inode, void *arg)
+{
+	struct holders *h = arg;
+
+	(void)fd;
+	if (h->n == h->room) {
+		h->room = h->room ? 2 * h->room : 256;
+		h->v = reallocarray(h->v, h->room, sizeof(*h->v));
+		if (!h->v)
+			err(1, NULL);
+	}
+	h->v[h->n++] = (struct holder){ .inode = inode, .pid = pid };
+	return true;
+}
+
+static int by_inode(const void *a, const void *b)
+{
+	const struct holder *x = a, *y = b;
+
+	if (x->inode != y->inode)
+		return x->inode < y->inode ? -1 : 1;
+	return (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+static void print_holders(const struct holders *h, unsigned long inode)
+{
+	size_t lo = 0, hi = h->n;
+	pid_t last = -1;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (h->v[mid].inode < inode)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < h->n && h->v[lo].inode == inode; lo++) {
+		if (h->v[lo].pid != last)
+			printf(" %s(%d)", name_of(h->v[lo].pid), h->v[lo].pid);
+		last = h->v[lo].pid;
+	}
+}
+
+static int command_list(void)
+{
+	struct holders h = { 0 };
+	FILE *f = fopen(LIST_PATH, "re");
+	bool head = true;
+	char line[512];
+
+	if (!f)
+		err(1, LIST_PATH);
+	each_socket(add_holder, &h);
+	if (h.n)
+		qsort(h.v, h.n, sizeof(*h.v), by_inode);
+	while (fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = 0;
+		fputs(line, stdout);
+		if (head)
+			fputs(" processes", stdout);
+		else
+			print_holders(&h, strtoul(line, NULL, 10));
+		putchar('\n');
+		head = false;
+	}
+	fclose(f);
+	free(h.v);
+	return 0;
+}
+
+/* unload */
+
+struct hunt {
+	bool kill;
+	bool tell;
+	pid_t last;
+	int pidfd;
+	int found;
+};
+
+/* Only the module answers at its level, in whatever namespace it was made. */
+static bool is_ours(int pidfd, int fd)
+{
+	int own = syscall(SYS_pidfd_getfd, pidfd, fd, 0), what;
+	socklen_t len = sizeof(what);
+	bool ours;
+
+	if (own < 0)
+		return false;
+	ours = !getsockopt(own, SOL_L5, L5_TRANSPORT, &what, &len);
+	close(own);
+	return ours;
+}
+
+static void found(struct hunt *h, pid_t pid)
+{
+	h->found++;
+	if (h->tell)
+		fprintf(stderr, "l5ctl: %s(%d) %s\n", name_of(pid), pid,
+			h->kill ? "is killed" : "has a socket or a mapping");
+	if (h->kill && pid != getpid())
+		syscall(SYS_pidfd_send_signal, h->pidfd, SIGKILL, NULL, 0);
+}
+
+static bool hunt_socket(pid_t pid, int fd, unsigned long inode, void *arg)
+{
+	struct hunt *h = arg;
+
+	(void)inode;
+	if (pid == getpid())
+		return false;
+	if (pid != h->last) {
+		if (h->pidfd >= 0)
+			close(h->pidfd);
+		h->pidfd = syscall(SYS_pidfd_open, pid, 0);
+		h->last = pid;
+	}
+	if (h->pidfd < 0)
+		return false;
+	if (!is_ours(h->pidfd, fd))
+		return true;
+	found(h, pid);
+	return false;
+}
+
+/* A mapping outlives the descriptors, and holds the module as well. */
+static bool has_mapping(pid_t pid)
+{
+	char path[64], line[PATH_MAX + 128];
+	bool has = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	f = fopen(path, "re");
+	while (f && !has && fgets(line, sizeof(line), f))
+		has = strstr(line, " anon_inode:[l5]") ||
+		      strstr(line, " /[l5]");
+	if (f)
+		fclose(f);
+	return has;
+}
+
+static void hunt_mappings(struct hunt *h)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *p;
+
+	while (proc && (p = readdir(proc))) {
+		pid_t pid = atoi(p->d_name);
+
+		if (pid <= 0 || !has_mapping(pid))
+			continue;
+		if (h->pidfd >= 0)
+			close(h->pidfd);
+		h->pidfd = syscall(SYS_pidfd_open, pid, 0);
+		h->last = pid;
+		found(h, pid);
+	}
+	if (proc)
+		closedir(proc);
+}
+
+static int hunt_all(bool kill, bool tell)
+{
+	struct hunt h = { .kill = kill, .tell = tell, .pidfd = -1, .last = -1 };
+
+	each_socket(hunt_socket, &h);
+	hunt_mappings(&h);
+	if (h.pidfd >= 0)
+		close(h.pidfd);
+	return h.found;
+}
+
+static long now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec;
+}
+
+/*
+ * Nobody gets a new socket, every connection and listener ends, and when the
+ * last descriptor is closed the module goes.
+ */
+static int command_unload(const struct settings *s)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE_NS };
+	long end = now_s() + s->timeout;
+	bool told = false;
+
+	if (put_line(REFUSE_PATH, "1")) {
+		if (errno == ENOENT)
+			errx(1, MODULE " is not loaded");
+		err(1, REFUSE_PATH);
+	}
+	for (;;) {
+		if (put_line(HOST_REVOKE_PATH, "sockets")) {
+			warn(HOST_REVOKE_PATH);
+			break;
+		}
+		if (!syscall(SYS_delete_module, MODULE, O_NONBLOCK))
+			return 0;
+		if (errno != EAGAIN && errno != EBUSY) {
+			warn("removing " MODULE);
+			break;
+		}
+		if (s->kill)
+			hunt_all(true, true);
+		if (now_s() >= end) {
+			told = hunt_all(false, true);
+			warnx(told ? MODULE " is still in use" : MODULE
+			      " is still in use, by none that can be seen");
+			break;
+		}
+		nanosleep(&pause, NULL);
+	}
+	put_line(REFUSE_PATH, "0");
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	struct settings s = { .timeout = TIMEOUT_S };
+
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &s);
+	if (!strcmp(s.command, "deny") && s.nwords)
+		return command_say(DENY_PATH, "", &s);
+	if (!strcmp(s.command, "allow") && s.nwords)
+		return command_say(DENY_PATH, "allow ", &s);
+	if (!strcmp(s.command, "revoke") && s.nwords)
+		return command_say(REVOKE_PATH, "", &s);
+	if (s.nwords)
+		errx(1, "'%s' as '%s' is not known", s.words[0], s.command);
+	if (!strcmp(s.command, "list"))
+		return command_list();
+	if (!strcmp(s.command, "rules"))
+		return command_rules();
+	if (!strcmp(s.command, "unload"))
+		return command_unload(&s);
+	errx(1, "no such command, or incomplete: '%s'", s.command);
+}
