@@ -42,20 +42,21 @@ static bool l5_peer_fin(const struct l5_sock *l5)
 bool l5_rx_ended(struct l5_sock *l5)
 {
 	const struct sock *bsk = l5->boot->sk;
-	bool ended;
+	bool says = l5_rdma_says_end(l5), ended;
 
-	ended = l5_peer_fin(l5) || READ_ONCE(bsk->sk_err) ||
-		READ_ONCE(l5->sk.sk_err) ||
+	ended = l5_peer_fin(l5) || READ_ONCE(l5->sk.sk_err) == EPROTO ||
 		READ_ONCE(l5_own(l5)->flags) &
 		(BIT(L5_END_DEAF) | BIT(L5_END_REVOKED));
 	/*
 	 * AF_UNIX has no other; from another host TCP's is here before the
-	 * last record
+	 * last record, and no error after it is the reader's
 	 */
-	if (!ended && l5_rdma_says_end(l5))
+	if (!ended && says)
 		ended = READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN ||
 			READ_ONCE(bsk->sk_state) == TCP_CLOSE ||
 			sock_flag(bsk, SOCK_DONE) || l5_rdma_lost(l5);
+	if (!ended && (says || !sock_flag(bsk, SOCK_DONE)))
+		ended = READ_ONCE(bsk->sk_err) || READ_ONCE(l5->sk.sk_err);
 	/* P: the end, then the ring; pairs with whatever orders the end after
 	 * the last record: what is done under tx_lock, or a packet
 	 */
@@ -564,6 +565,42 @@ int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	return err;
 }
 
+/*
+ * The ring is empty, and there were signs of an end: what is the answer?
+ * Return: as recvmsg(), -EAGAIN if it was none, and is gone.
+ */
+static int l5_shm_rx_end(struct l5_sock *l5, struct msghdr *msg, size_t len,
+			 int flags)
+{
+	int n;
+
+	/* any other is the bootstrap's to give: l5_boot_error() takes one that
+	 * is gone here, be it for a moment, for one that a program has had
+	 */
+	if (READ_ONCE(l5->sk.sk_err) == EPROTO) {
+		n = sock_error(&l5->sk);
+		if (n)
+			return n;
+	}
+	n = l5_rdma_rx_end(l5);
+	if (n)
+		return n;
+	n = l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
+	if (n != -EAGAIN)
+		return n;
+	/* what was taken back ends by an error, and the RST is on its way */
+	if (test_bit(L5_END_REVOKED, &l5_own(l5)->flags))
+		return -ECONNRESET;
+	/* the FIN is still on its way */
+	if (l5_peer_fin(l5) || test_bit(L5_END_DEAF, &l5_own(l5)->flags))
+		return 0;
+	/* disconnected meanwhile, and connected to another peer */
+	if (!l5_rx_rings(l5))
+		return -ECONNRESET;
+	/* there was an error after which TCP goes on, and another took it */
+	return sock_error(&l5->sk) ?: -EAGAIN;
+}
+
 static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			  int flags)
 {
@@ -609,8 +646,16 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			waited = false;
 			continue;
 		}
-		if (ended)
-			break;
+		if (ended && done)
+			return done;
+		if (ended) {
+			n = l5_shm_rx_end(l5, msg, len, flags);
+			if (n == -EAGAIN)
+				n = l5_again(timeo) ?: 1;
+			if (n <= 0)
+				return n;
+			continue;
+		}
 		n = waited ? l5_again(timeo) : 0;
 		if (!n)
 			n = l5_wait_rx(l5, &timeo, !done, peek ? done : 0);
@@ -618,24 +663,6 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			return done ?: n;
 		waited = true;
 	}
-	if (done)
-		return done;
-	n = l5_rdma_error(l5);
-	if (n)
-		return n;
-	/* any other is the bootstrap's to give: l5_boot_error() takes one that
-	 * is gone here, be it for a moment, for one that a program has had
-	 */
-	if (READ_ONCE(l5->sk.sk_err) == EPROTO) {
-		n = sock_error(&l5->sk);
-		if (n)
-			return n;
-	}
-	n = l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
-	if (n != -EAGAIN)
-		return n;
-	/* the RST is still on its way, or the FIN */
-	return test_bit(L5_END_REVOKED, &l5_own(l5)->flags) ? -ECONNRESET : 0;
 }
 
 /* Is there anything to be heard from TCP, more than @seen bytes, or an end? */
@@ -707,7 +734,7 @@ static int l5_move_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			/* the end, unless a cut came before it */
 			l5_rdma_rx_look(l5);
 			if (!l5_rx_rings(l5))
-				return done;
+				return done ?: l5_rdma_tcp_end(l5);
 			seen = 0;
 			continue;
 		}
@@ -718,9 +745,11 @@ static int l5_move_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		/* an option of TCP's may have read what was left */
 		l5_rdma_rx_look(l5);
 		n = l5_move_wait_rx(l5, &timeo, seen);
-		if (n && seen)
-			return l5_boot_recvmsg(l5, msg, len,
-					       flags | MSG_DONTWAIT);
+		if (n && seen) {
+			n = l5_boot_recvmsg(l5, msg, len,
+					    flags | MSG_DONTWAIT);
+			return n ?: l5_rdma_tcp_end(l5);
+		}
 		if (n)
 			return done ?: n;
 	}
@@ -739,7 +768,7 @@ int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
 	bool nonblock = flags & MSG_DONTWAIT;
-	int err;
+	int err, n;
 
 	err = l5_connecting(l5, nonblock, sock_rcvtimeo(&l5->sk, nonblock));
 	if (err)
@@ -750,7 +779,8 @@ int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 		return l5_shm_recvmsg(l5, msg, len, flags);
 	if (!(flags & MSG_OOB) && l5_move_hope(l5))
 		return l5_move_recvmsg(l5, msg, len, flags);
-	return l5_boot_recvmsg(l5, msg, len, flags);
+	n = l5_boot_recvmsg(l5, msg, len, flags);
+	return n || !len ? n : l5_rdma_tcp_end(l5);
 }
 
 /* Is there as much as SO_RCVLOWAT wants? */
@@ -795,7 +825,7 @@ static __poll_t l5_moving_poll(struct l5_sock *l5, struct file *file,
 		l5_arm_rx(l5);
 	mask = l5->boot->ops->poll(file, l5->boot, NULL);
 	if (l5_rx_rings(l5)) {
-		if (!l5_rdma_says_end(l5) && !READ_ONCE(l5->boot->sk->sk_err))
+		if (!l5_rdma_says_end(l5))
 			mask &= ~(in | EPOLLRDHUP | EPOLLHUP);
 		if (l5_rx_ended(l5) || l5_ring_readable(l5))
 			mask |= in;
@@ -850,7 +880,7 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 		l5_arm_rx(l5);
 	says = l5_rdma_says_end(l5);
 	mask = l5->boot->ops->poll(file, l5->boot, NULL);
-	if (!says && !READ_ONCE(l5->boot->sk->sk_err))
+	if (!says)
 		mask &= ~(EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLHUP);
 	mask |= l5_poll_fin(l5);
 	if (READ_ONCE(l5->sk.sk_err))

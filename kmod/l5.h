@@ -752,7 +752,8 @@ bool l5_tx_moved(struct l5_sock *l5);
 bool l5_rx_moved(struct l5_sock *l5);
 bool l5_rdma_lost(const struct l5_sock *l5);
 bool l5_rdma_says_end(const struct l5_sock *l5);
-int l5_rdma_error(struct l5_sock *l5);
+int l5_rdma_rx_end(struct l5_sock *l5);
+int l5_rdma_tcp_end(struct l5_sock *l5);
 bool l5_rdma_tx_begin(struct l5_rdma *rd);
 void l5_rdma_tx_end(struct l5_rdma *rd);
 void l5_rdma_rx_look(struct l5_sock *l5);
@@ -800,7 +801,8 @@ static inline bool l5_tx_moved(struct l5_sock *l5) { return true; }
 static inline bool l5_rx_moved(struct l5_sock *l5) { return true; }
 static inline bool l5_rdma_lost(const struct l5_sock *l5) { return false; }
 static inline bool l5_rdma_says_end(const struct l5_sock *l5) { return true; }
-static inline int l5_rdma_error(struct l5_sock *l5) { return 0; }
+static inline int l5_rdma_rx_end(struct l5_sock *l5) { return 0; }
+static inline int l5_rdma_tcp_end(struct l5_sock *l5) { return 0; }
 static inline bool l5_rdma_tx_begin(struct l5_rdma *rd) { return true; }
 static inline void l5_rdma_tx_end(struct l5_rdma *rd) { }
 static inline void l5_rdma_rx_look(struct l5_sock *l5) { }

@@ -20,6 +20,12 @@
  * If the queue pair fails before a cut the connection just stays where it is.
  * After one it ends with an error, at both ends: TCP is reset.
  *
+ * TCP says an error once, to whoever asks first: a sender, another reader,
+ * getsockopt(SO_ERROR). After that it looks like an end. So a receiver never
+ * takes TCP's word for the end: there is one only after the message FIN, or
+ * after TCP's FIN if there was no cut. Anything else is an error, as often as
+ * one asks, see l5_rdma_rx_end() and l5_rdma_tcp_end().
+ *
  * A socket that may move must not sleep inside TCP: bytes would come by the
  * ring and never wake it. Receivers wait out here; senders inside are counted,
  * and the last to leave cuts.
@@ -129,24 +135,89 @@ bool l5_rdma_lost(const struct l5_sock *l5)
 	return rd && l5_rd(rd, L5_RD_OVER);
 }
 
-/**
- * l5_rdma_error() - did records get lost with the queue pair?
- * @l5: a socket with rings, of which one was found empty
- *
- * Said once, like an error of TCP; TCP itself might call it an orderly end.
- *
- * Return: 0 or a negative errno.
+/*
+ * Did TCP end without the peer's FIN, by a reset or a time-out? That stays to
+ * be seen when its error was taken. What is closed because both ends have sent
+ * their FIN has SOCK_DONE.
  */
-int l5_rdma_error(struct l5_sock *l5)
+static bool l5_tcp_broken(const struct sock *bsk)
+{
+	return READ_ONCE(bsk->sk_state) == TCP_CLOSE &&
+	       !sock_flag(bsk, SOCK_DONE);
+}
+
+/*
+ * What a reader is told of bytes that will not come. The errors that the next
+ * call would find are the same one.
+ */
+static int l5_rdma_rx_lost(struct l5_sock *l5, struct l5_rdma *rd)
+{
+	int tcp = sock_error(l5->boot->sk), own = sock_error(&l5->sk);
+	int err = -READ_ONCE(rd->err) ?: tcp ?: own;
+
+	/* TCP's name for a reset after a FIN, made for a sender */
+	return err && err != -EPIPE ? err : -ECONNRESET;
+}
+
+/**
+ * l5_rdma_rx_end() - there are signs of an end: is it the stream's?
+ * @l5: a socket with rings, of which one was found empty after that
+ *
+ * Return: 0 if it is, or there is no RDMA, so that the bootstrap may be asked;
+ * -EAGAIN if not, and the ring is to be looked at again; another negative errno
+ * if bytes are lost, to each that asks.
+ */
+int l5_rdma_rx_end(struct l5_sock *l5)
 {
 	struct l5_rdma *rd = l5->conn->rdma;
+	const struct l5_end *own = l5_own(l5);
+	struct sock *bsk = l5->boot->sk;
+	bool fin, over;
+	u64 fin_pos;
+	int err;
 
-	if (!rd || !l5_rd(rd, L5_RD_BROKEN) ||
-	    test_and_set_bit(L5_RD_TOLD, &rd->flags))
+	if (!rd || test_bit(L5_END_DEAF, &own->flags))
 		return 0;
-	sock_error(l5->boot->sk);
-	sock_error(&l5->sk);
-	return -rd->err;
+	spin_lock_bh(&rd->lock);
+	fin = l5_rd(rd, L5_RD_PEER_FIN);
+	over = l5_rd(rd, L5_RD_OVER) || rd->l5 != l5;
+	fin_pos = rd->fin_pos;
+	spin_unlock_bh(&rd->lock);
+	/* what came before either, since the look that found nothing */
+	if (l5_ring_readable(l5))
+		return -EAGAIN;
+	if (fin && fin_pos == l5_load(&own->ctrl->rx_head))
+		return 0;
+	if (fin || over || l5_tcp_broken(bsk))
+		return l5_rdma_rx_lost(l5, rd);
+	/* TCP goes on after some errors; another may have taken this one */
+	err = sock_error(bsk);
+	l5_boot_error(l5);
+	return err ?: sock_error(&l5->sk) ?: -EAGAIN;
+}
+
+/**
+ * l5_rdma_tcp_end() - TCP says the end of the stream: is it?
+ * @l5: a socket whose bytes come by TCP, l5_rdma_rx_look() found no more of it
+ *
+ * A peer that was told that it may write here may have cut, and the word of it
+ * may be lost.
+ *
+ * Return: 0 if it is, else a negative errno, to each that asks.
+ */
+int l5_rdma_tcp_end(struct l5_sock *l5)
+{
+	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
+	const struct sock *bsk = l5->boot->sk;
+	bool lost;
+
+	/* one that was used again is TCP's alone */
+	if (!rd || !l5_rd(rd, L5_RD_READY) || READ_ONCE(rd->l5) != l5)
+		return 0;
+	/* a FIN before the cut that the peer told of is as false as none */
+	lost = sock_flag(bsk, SOCK_DONE) ? l5_rd(rd, L5_RD_RX_CUT) :
+					   l5_tcp_broken(bsk);
+	return lost ? l5_rdma_rx_lost(l5, rd) : 0;
 }
 
 /**
@@ -159,7 +230,8 @@ bool l5_rdma_says_end(const struct l5_sock *l5)
 {
 	const struct l5_rdma *rd = l5->conn->rdma;
 
-	return !rd || l5_rd(rd, L5_RD_PEER_FIN) || l5_rd(rd, L5_RD_OVER);
+	return !rd || l5_rd(rd, L5_RD_PEER_FIN) || l5_rd(rd, L5_RD_OVER) ||
+	       l5_tcp_broken(l5->boot->sk);
 }
 
 /* Both directions are the rings' now. */
@@ -324,7 +396,8 @@ void l5_move_tick(struct l5_rdma *rd)
  * l5_move_fin_in() - TCP's stream has ended, perhaps
  * @l5: a socket with rings
  *
- * By a FIN, and what belongs before it will come; by a reset, and nothing will.
+ * By a FIN, and what belongs before it will come; by a reset, and nothing will,
+ * even if another has taken its error by now.
  *
  * Context: any.
  */
@@ -332,10 +405,11 @@ void l5_move_fin_in(struct l5_sock *l5)
 {
 	const struct sock *bsk = l5->boot->sk;
 	struct l5_rdma *rd = l5->conn->rdma;
+	int err = READ_ONCE(bsk->sk_err);
 
-	if (rd && READ_ONCE(bsk->sk_err) &&
-	    READ_ONCE(bsk->sk_state) == TCP_CLOSE)
-		l5_rdma_dead(rd, READ_ONCE(bsk->sk_err));
+	if (rd && (l5_tcp_broken(bsk) ||
+		   (err && READ_ONCE(bsk->sk_state) == TCP_CLOSE)))
+		l5_rdma_dead(rd, err ?: ECONNRESET);
 	else if (rd && !l5_rd(rd, L5_RD_PEER_FIN) &&
 		 !l5_rd(rd, L5_RD_DEAD) &&
 		 READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN)
@@ -478,8 +552,8 @@ static void l5_move_stays(struct l5_rdma *rd, struct l5_sock *l5)
 
 /*
  * Is it an error that the queue pair has ended? Not if the peer had said that
- * it closes; and not if it never sent by it, has ended its stream on TCP, and
- * got nothing that it did not know of.
+ * it closes; and not if it never sent by it, has ended its stream on TCP by a
+ * FIN, and got nothing that it did not know of.
  */
 static bool l5_move_broken(struct l5_rdma *rd, const struct sock *bsk)
 {
@@ -491,7 +565,7 @@ static bool l5_move_broken(struct l5_rdma *rd, const struct sock *bsk)
 		return true;
 	if (!l5_rd(rd, L5_RD_CUT))
 		return false;
-	return !(READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN) ||
+	return !sock_flag(bsk, SOCK_DONE) ||
 	       l5_load(&rd->conn->end[rd->end].ctrl->tx_tail);
 }
 

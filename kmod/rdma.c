@@ -33,9 +33,9 @@
  * interrupt but one for each L5_SIGNAL work requests.
  *
  * The end. TCP's FIN overtakes what is on its way here. So the end of a stream
- * is the message FIN, that comes after the last record, and TCP's own says
- * nothing. A socket that closes leaves its queue pair alone until the peer's
- * device has acknowledged all of it.
+ * is the message FIN, that comes after the last record and says where that
+ * ends, and TCP's own says nothing. A socket that closes leaves its queue pair
+ * alone until the peer's device has acknowledged all of it.
  */
 #include "rdma.h"
 
@@ -293,9 +293,11 @@ static void l5_got_room(struct l5_rdma *rd, u64 head)
 	l5_conn_bell(rd->conn, rd->end, true);
 }
 
-static void l5_got_fin(struct l5_rdma *rd)
+static void l5_got_fin(struct l5_rdma *rd, u64 pos)
 {
 	spin_lock(&rd->lock);
+	if (!l5_rd(rd, L5_RD_PEER_FIN))
+		rd->fin_pos = pos;
 	set_bit(L5_RD_PEER_FIN, &rd->flags);
 	set_bit(L5_END_FIN, &rd->conn->end[!rd->end].flags);
 	spin_unlock(&rd->lock);
@@ -420,7 +422,7 @@ static void l5_got(struct l5_rdma *rd, const struct l5_msg *msg, u32 len)
 		l5_got_room(rd, msg->pos);
 		break;
 	case L5_MSG_FIN:
-		l5_got_fin(rd);
+		l5_got_fin(rd, msg->pos);
 		break;
 	case L5_MSG_CLOSE:
 		l5_got_close(rd, msg->pos);

@@ -62,8 +62,7 @@
 #define L5_RD_ROOM	18	/* asked for room, no answer yet */
 #define L5_RD_COUNTED	19	/* counted against net.l5.rdma_max */
 #define L5_RD_BROKEN	20	/* it failed, and records may be lost */
-#define L5_RD_TOLD	21	/* which a receiver was told */
-#define L5_RD_ASKING	22	/* counts among those that ask */
+#define L5_RD_ASKING	21	/* counts among those that ask */
 
 /* Bits of l5_rdma.todo */
 #define L5_DO_ASK	0
@@ -242,6 +241,7 @@ struct l5_region {
  * @signaled: number after the last that will report
  * @close_no: number of the request that says L5_MSG_CLOSE
  * @sent: the ring is the peer's up to this position
+ * @fin_pos: where the peer's stream ends, with L5_RD_PEER_FIN
  * @imm_pos: of the next record of a peer that sends L5_NOTIFY_IMM
  * @tx_users: senders inside TCP
  * @cut_seq: TCP's sequence number where this end's bytes end there
@@ -308,6 +308,7 @@ struct l5_rdma {
 	u32 signaled;
 	u32 close_no;
 	u64 sent;
+	u64 fin_pos;
 	u64 imm_pos;
 	int tx_users;
 	u32 cut_seq;

@@ -12,7 +12,8 @@
  *
  * Each end: threads that send; one that shuts down at any time, and closes when
  * its reader is done; a reader, which stops at the end of file, or earlier when
- * there is nothing left to read; the kernel's handler of messages.
+ * there is nothing left to read; the kernel's handler of messages. At end 1 also
+ * another thread, which takes the error of TCP's reset once there is one.
  *
  * Taken out, each has to fail:
  *   NO_FLIGHT  the cut does not wait until no thread is inside TCP's send
@@ -22,6 +23,8 @@
  *   NO_LATE    the reader looks whether CUT has come before TCP says the end
  *   NO_P       the reader looks for the end's message after it found no record
  *   NO_ERR     after a break the reader asks TCP, whose FIN may have come
+ *   NO_HEAR    a reader that TCP has woken for its error then asks TCP for it,
+ *              which says it once: a sender may have been faster
  *   NO_RINGS   CUT is answered before the socket has its rings
  *   NO_DOWN    a direction is cut although it was shut down
  *   NO_KNOWN   a direction is cut although RDMA is known to be dead
@@ -51,6 +54,8 @@ chan mem[2] = [2] of { byte };		/* records that have arrived */
 chan ring[2] = [2] of { byte };		/* not yet posted */
 
 bit alive = 1, broken, reset;
+/* what TCP says of the reset at an end, until somebody has asked */
+bit error[2];
 
 /* Of each end, as sender: */
 byte sent[2], inside[2], senders[2];
@@ -176,7 +181,18 @@ proctype reader(byte me)
 	bit ended, cut_seen;
 
 	do
+#ifdef NO_HEAR
+	:: atomic { error[me] };
+		atomic {
+			if
+			:: error[me] -> error[me] = 0; goto out
+			:: else -> goto eof
+			fi
+		}
+	:: atomic { reset && knows[me] -> assert(broken);
+#else
 	:: atomic { reset -> assert(broken);
+#endif
 #ifdef NO_ERR
 		if
 		:: fin[YOU] -> goto eof
@@ -254,6 +270,13 @@ out:		read_done[me] = 1
 	}
 }
 
+/* A sender that is refused, or who asks for SO_ERROR. */
+proctype taker(byte me)
+{
+end:
+	atomic { error[me] -> error[me] = 0 }
+}
+
 proctype handler(byte me)
 {
 	byte v, n;
@@ -318,7 +341,9 @@ proctype handler(byte me)
 		if
 		:: (cut[me] && !bye_got[me]) ||
 		   (cut_got[me] && !end_got[me] && !closed[me]) ->
-			reset = 1
+			reset = 1;
+			error[0] = 1;
+			error[1] = 1
 		:: else
 		fi;
 #endif
@@ -352,6 +377,7 @@ init {
 #endif
 		run closer(0); run closer(1);
 		run reader(0); run reader(1);
+		run taker(1);
 		run handler(0); run handler(1)
 	}
 }

@@ -282,6 +282,101 @@ def device(t):
             p.finish()
 
 
+# What comes by RDMA to a machine is dropped there, TCP is not.
+DROP = ('nft add table ip l5_lost && '
+        'nft add chain ip l5_lost in "{ type filter hook input priority 0; }" '
+        '&& nft add rule ip l5_lost in udp dport 4791 drop')
+PASS = 'nft delete table ip l5_lost'
+
+
+def lose(t, text, m, s, act):
+    """While nothing comes to @m by RDMA do @act; its process ends well."""
+    m.sh(DROP)
+    try:
+        act()
+        s.finish(timeout=SOON)
+    finally:
+        m.sh(PASS)
+    t.check(s.code == 0 and s.json('lost').get('rx_end') in ENDS[2:],
+            f'{m.name}: {text}', repr(s))
+
+
+@case(300)
+def lost(t):
+    """
+    Bytes on their way by RDMA, and TCP ends: whoever took TCP's error first,
+    each reader is told that they are lost, and none that this is the end.
+    """
+    takes = (('a reader', 'block', ['lost=3'], []),
+             ('a reader behind a FIN', 'block', ['lost=3'], ['shut']),
+             ('SO_ERROR took the error', 'block', ['taken', 'lost=3'], []),
+             ('a sender took the error', 'block', ['break', 'lost=3'], []),
+             ('SO_ERROR, epoll', 'et', ['taken', 'lost=3'], []),
+             ('SO_ERROR, poll', 'poll', ['taken', 'lost=3'], ['shut']),
+             ('SO_ERROR, splice', 'splice', ['taken', 'lost=3'], []),
+             ('SO_ERROR, peek', 'peek', ['taken', 'lost=3'], []),
+             ('SO_ERROR, mapped', 'lib', ['taken', 'lost=3'], ['shut']))
+    for m, which in ((t.a, takes), (t.b, takes[:4])):
+        for text, way, take, end in which:
+            s, port = t.listen(m, ['accept', MOVED, 'say=moved', 'hold',
+                                   *take], before=[f'way={way}'])
+            c = t.other(m).step(f'connect={m.at(port)}', MOVED, 'say=moved',
+                                'hold', 'put=20k', *end, 'say=put', 'hold',
+                                'reset')
+            s.line('moved')
+            c.line('moved')
+
+            def act(s=s, c=c):
+                c.tell()
+                c.line('put')
+                s.tell()
+                # it is to wait by now; later is as good
+                time.sleep(0.5 * SLOW)
+                c.tell()
+                c.finish()
+            lose(t, text, m, s, act)
+            t.fine(f'{m.name}: {text}: all was sent', c)
+    moves(t, 'afterwards')
+
+
+@case(200)
+def uncut(t):
+    """
+    The same where the peer's word of its cut is lost along with the bytes: to
+    who reads there TCP carries all of it.
+    """
+    for m in (t.a, t.b):
+        # The question is put off until the peer is inside TCP: no cut there.
+        m.sh(DROP)
+        try:
+            s, port = t.listen(m, ['accept', 'moving=30000', 'say=moving',
+                                   'hold', 'get=1m', 'say=got', 'info',
+                                   'taken', 'lost=3'],
+                               before=['set=rcvbuf:65536'])
+            c = t.other(m).step('set=sndbuf:65536', f'connect={m.at(port)}',
+                                'say=sends', 'whole=1m', 'put=20k', 'say=put',
+                                'hold')
+            c.line('sends')
+            # in one call, which the peer's buffer does not let come back
+            time.sleep(SLOW)
+        finally:
+            m.sh(PASS)
+        s.line('moving')
+        # until it, too, is allowed to
+        time.sleep(SLOW)
+
+        def act(s=s, c=c):
+            s.tell()
+            s.line('got')
+            c.line('put')
+            c.kill()
+            c.finish()
+        lose(t, 'bytes after a cut not heard of', m, s, act)
+        t.check(s.info().get('rx_cut') == 0, f'{m.name}: not heard of it',
+                repr(s))
+    moves(t, 'afterwards')
+
+
 @case(200)
 def unload(t):
     """The module stays while it is used, and goes when it is not."""

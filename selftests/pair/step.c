@@ -871,6 +871,24 @@ static void until_moved(struct end *e, const char *v)
 	}
 }
 
+/* Until the peer may cut, and says so when none of its threads is in TCP. */
+static void until_moving(struct end *e, const char *v)
+{
+	int64_t until = l5_now_ms() + (int64_t)number(e, v) * l5_slow();
+	struct l5_rdma_info r = { .state = 0 };
+	socklen_t len;
+
+	for (;;) {
+		len = sizeof(r);
+		if (!getsockopt(e->fd, SOL_L5, L5_RDMA_INFO, &r, &len) &&
+		    (r.state == L5_RDMA_MOVING || r.state == L5_RDMA_DONE))
+			return;
+		if (l5_now_ms() > until)
+			die(e, "state is still %u", r.state);
+		usleep(1000);
+	}
+}
+
 static void stays(struct end *e, const char *v)
 {
 	int64_t until = l5_now_ms() + (int64_t)number(e, v);
@@ -1118,6 +1136,44 @@ static void do_break(struct end *e)
 	    name_of(e->tx.err));
 }
 
+/* Take the socket's error away, as another thread might, once there is one. */
+static void do_taken(struct end *e)
+{
+	int64_t until = l5_now_ms() + LONG_MS;
+	socklen_t len;
+	int err = 0;
+
+	while (!err) {
+		len = sizeof(err);
+		if (getsockopt(e->fd, SOL_SOCKET, SO_ERROR, &err, &len))
+			die(e, "SO_ERROR: %s", name_of(errno));
+		if (l5_now_ms() > until)
+			die(e, "no error comes");
+		usleep(1000);
+	}
+	say("{\"taken\": \"%s\"}", name_of(err));
+}
+
+/*
+ * Not all that the peer has sent will come: so many readers, one after the
+ * other, have to be told, and none that this is the end.
+ */
+static void do_lost(struct end *e, const char *v)
+{
+	uint64_t n = number(e, v), i;
+	ssize_t got;
+
+	for (i = 0; i < n; i++) {
+		do {
+			got = get_some(e, some_size(e, &e->rx));
+		} while (got > 0);
+		if (!got)
+			die(e, "reader %" PRIu64 ": end of file", i);
+	}
+	say("{\"lost\": %" PRIu64 ", \"rx_end\": \"%s\"}", e->rx.at,
+	    name_of(e->rx.err));
+}
+
 static void do_reset(struct end *e)
 {
 	struct linger l = { 1, 0 };
@@ -1137,6 +1193,8 @@ static void do_step(struct end *e, const char *s)
 		do_accept(e);
 	} else if (is(s, "put", &v)) {
 		put(e, number(e, v));
+	} else if (is(s, "whole", &v)) {
+		put_whole(e, number(e, v));
 	} else if (is(s, "get", &v)) {
 		get(e, number(e, v));
 	} else if (is(s, "ping", &v)) {
@@ -1164,10 +1222,16 @@ static void do_step(struct end *e, const char *s)
 			die(e, "shutdown: %s", name_of(errno));
 	} else if (is(s, "close", &v)) {
 		do_close(e);
+	} else if (is(s, "taken", &v)) {
+		do_taken(e);
+	} else if (is(s, "lost", &v)) {
+		do_lost(e, v);
 	} else if (is(s, "reset", &v)) {
 		do_reset(e);
 	} else if (is(s, "moved", &v)) {
 		until_moved(e, v);
+	} else if (is(s, "moving", &v)) {
+		until_moving(e, v);
 	} else if (is(s, "stays", &v)) {
 		stays(e, v);
 	} else if (is(s, "settled", &v)) {
