@@ -410,13 +410,13 @@ bool l5_ring_holds(struct l5_sock *l5, size_t n)
 			return false;
 		pos = l5_load(&ctrl->rx_pos);
 		/*
-		 * AB, pairs with C: what was written over what a receiver left
+		 * AD, pairs with C: what was written over what a receiver left
 		 * is seen after the cursors that it left it by
 		 */
 		smp_rmb();
 		head = l5_load(&ctrl->rx_head);
 		sum = l5_ring_count(l5, !l5->end, n);
-		/* AB, likewise */
+		/* AD, likewise */
 		smp_rmb();
 		if (l5_load(&ctrl->rx_pos) == pos &&
 		    l5_load(&ctrl->rx_head) == head)
