@@ -201,9 +201,11 @@ static ssize_t get_locked(struct mapping *m, bool died, void *buf, size_t len,
 		uint32_t n;
 
 		slot = (const __u64 *)(m->rx + (c->head & (c->size - 1)));
-		ret = done < len ? l5_cons_peek(c, slot) : 0;
+		ret = done < len ? l5_cons_skip(c, m->own, slot) : 0;
 		if (ret <= 0)
 			break;
+		if (ret == 2)
+			continue;
 		n = c->len - c->off;
 		if (n > len - done)
 			n = len - done;

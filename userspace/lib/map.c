@@ -818,14 +818,31 @@ static void l5_map_drain(struct l5_map *m, struct l5_iov *i, uint64_t pos,
 	}
 }
 
+/* The record that a stream goes on with: as l5_cons_peek(). */
+static int l5_map_payload(struct l5_map *m)
+{
+	int ret;
+
+	do
+		ret = l5_cons_skip(&m->cons, m->own,
+				   l5_map_rx_slot(m, m->cons.head));
+	while (ret == 2);
+	return ret;
+}
+
 /* Over published records without taking them, at most once around. */
 static size_t l5_map_look(struct l5_map *m, struct l5_iov *i, size_t total,
 			  int *err)
 {
-	struct l5_cons c = m->cons;
-	uint64_t start = c.head;
 	size_t done = 0, part;
+	struct l5_cons c;
+	uint64_t start;
 
+	*err = l5_map_payload(m);
+	if (*err <= 0)
+		return 0;
+	c = m->cons;
+	start = c.head;
 	while (done < total && c.head - start < c.size) {
 		*err = l5_cons_peek(&c, l5_map_rx_slot(m, c.head));
 		if (*err <= 0)
@@ -840,6 +857,7 @@ static size_t l5_map_look(struct l5_map *m, struct l5_iov *i, size_t total,
 		c.head += l5_rec_size(c.len);
 		c.off = 0;
 		c.len = 0;
+		c.have = 0;
 	}
 	return done;
 }
@@ -851,7 +869,7 @@ static size_t l5_map_take(struct l5_map *m, int fd, struct l5_iov *i,
 	size_t done = 0, part, freed = 0;
 
 	while (done < total) {
-		*err = l5_cons_peek(c, l5_map_rx_slot(m, c->head));
+		*err = l5_map_payload(m);
 		if (*err <= 0)
 			break;
 		part = c->len - c->off;
@@ -1058,7 +1076,7 @@ ssize_t l5_map_peek(struct l5_map *m, int fd, const void **p)
 	err = l5_map_lock(m, fd, L5_LOCK_RX, &g);
 	if (err)
 		return err;
-	err = l5_cons_peek(&m->cons, l5_map_rx_slot(m, m->cons.head));
+	err = l5_map_payload(m);
 	if (err > 0) {
 		at = (m->cons.head + L5_HDR + m->cons.off) & (m->rx_size - 1);
 		*p = m->rx + at;
