@@ -218,7 +218,6 @@ static int __init l5_init(void)
 	BUILD_BUG_ON(L5_FAMILY_DEFAULT >= AF_MAX);
 	BUILD_BUG_ON(sizeof(struct l5_ctrl) > PAGE_SIZE);
 	BUILD_BUG_ON(sizeof(struct l5_map_state) > PAGE_SIZE);
-	BUILD_BUG_ON(L5_RING_MIN < PAGE_SIZE);
 
 	err = proto_register(&l5_proto, 1);
 	if (err)
@@ -239,6 +238,8 @@ static int __init l5_init(void)
 		       err);
 		goto err_door;
 	}
+	pr_info("af_l5: family %d, ABI version %d, which is not stable yet\n",
+		l5_family, L5_MAP_VERSION);
 	return 0;
 
 err_door:

@@ -72,7 +72,7 @@ u32 l5_ring_extent(const struct l5_sock *l5)
 	if (likely(!(l5->sk.sk_userlocks & SOCK_SNDBUF_LOCK)))
 		return size;
 	sndbuf = READ_ONCE(l5->sk.sk_sndbuf) / 2;
-	return min(size, max(sndbuf, L5_RING_MIN));
+	return min(size, max(sndbuf, L5_RING_LEAST));
 }
 
 /*
