@@ -209,9 +209,10 @@ enum l5_rdma_state {
  * The memory of a connection carried by rings is mapped from its socket,
  * MAP_SHARED, in areas that L5_IOC_MAP_INFO tells of. What is written only by
  * the peer or the kernel is PROT_READ alone and cannot become anything else.
- * Not connected, or revoked: ENOTCONN; carried by the bootstrap: EOPNOTSUPP, as
- * for 32-bit programs, which cannot load a cursor at once; no memory for whole
- * rings: ENOMEM. A child of fork() has none of it and maps for itself.
+ * Not connected, closed or revoked: ENOTCONN; carried by the bootstrap:
+ * EOPNOTSUPP, as for 32-bit programs, which cannot load a cursor at once; no
+ * memory for whole rings: ENOMEM. A child of fork() has none of it and maps for
+ * itself.
  */
 
 /*
