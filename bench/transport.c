@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <netinet/tcp.h>
 
+#include "../userspace/lib/l5_counts.h"
 #include "../userspace/lib/native.h"
 
 #define MEM_RING	LINE_RING

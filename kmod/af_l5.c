@@ -228,7 +228,6 @@ static int __init l5_init(void)
 	BUILD_BUG_ON(L5_FAMILY_DEFAULT >= AF_MAX);
 	BUILD_BUG_ON(sizeof(struct l5_ctrl) > PAGE_SIZE);
 	BUILD_BUG_ON(sizeof(struct l5_map_state) > PAGE_SIZE);
-	BUILD_BUG_ON(L5_RING_MIN < PAGE_SIZE);
 
 	l5_wq = alloc_workqueue("l5", WQ_UNBOUND, 0);
 	if (!l5_wq)
@@ -252,6 +251,8 @@ static int __init l5_init(void)
 		       err);
 		goto err_door;
 	}
+	pr_info("af_l5: family %d, ABI version %d, which is not stable yet\n",
+		l5_family, L5_MAP_VERSION);
 	return 0;
 
 err_door:

@@ -177,7 +177,7 @@ static u32 l5_ring_size(struct l5_net *ln, const struct sock *writer,
 		size = max_t(u32, size, READ_ONCE(writer->sk_sndbuf) / 2);
 	if (!size)
 		size = dflt;
-	return roundup_pow_of_two(clamp_t(u32, size, L5_RING_MIN, max));
+	return roundup_pow_of_two(clamp_t(u32, size, L5_RING_LEAST, max));
 }
 
 /**
@@ -268,8 +268,8 @@ void l5_conn_wishes(struct l5_conn *conn, const struct sock *sk)
 	if (sk->sk_userlocks & SOCK_RCVBUF_LOCK)
 		rx = READ_ONCE(sk->sk_rcvbuf) / 2;
 	max = rounddown_pow_of_two(max);
-	conn->wish[0] = roundup_pow_of_two(clamp(rx, L5_RING_MIN, max));
-	conn->wish[1] = roundup_pow_of_two(clamp(tx, L5_RING_MIN, max));
+	conn->wish[0] = roundup_pow_of_two(clamp(rx, L5_RING_LEAST, max));
+	conn->wish[1] = roundup_pow_of_two(clamp(tx, L5_RING_LEAST, max));
 }
 
 /**

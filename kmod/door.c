@@ -194,8 +194,8 @@ static bool l5_hello_valid(const struct l5_hello *h, size_t len)
 	       h->version == L5_VERSION && h->endian == L5_ENDIAN &&
 	       h->notify <= L5_NOTIFY_SEND &&
 	       is_power_of_2(h->tx_size) && is_power_of_2(h->rx_size) &&
-	       h->tx_size >= L5_RING_MIN && h->tx_size <= L5_RING_MAX &&
-	       h->rx_size >= L5_RING_MIN && h->rx_size <= L5_RING_MAX;
+	       h->tx_size >= L5_RING_LEAST && h->tx_size <= L5_RING_MAX &&
+	       h->rx_size >= L5_RING_LEAST && h->rx_size <= L5_RING_MAX;
 }
 
 static void l5_door_established(struct l5_rdma *rd, struct rdma_cm_event *event)
@@ -569,7 +569,7 @@ static void l5_door_sizes(struct l5_rdma *rd, u32 *client, u32 *server)
 {
 	u32 max = min(l5_rdma_max_size(rd), rd->hello.max_size);
 
-	max = rounddown_pow_of_two(max(max, L5_RING_MIN));
+	max = rounddown_pow_of_two(max(max, L5_RING_LEAST));
 	*client = min(max(rd->hello.tx_size, l5_conn_wish(rd->conn, false)),
 		      max);
 	*server = min(max(rd->hello.rx_size, l5_conn_wish(rd->conn, true)),

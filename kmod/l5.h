@@ -77,7 +77,18 @@
 
 #include "../uapi/l5.h"
 #include "../uapi/l5_ring.h"
+#include "areas.h"
 #include "compat.h"
+
+/* How many there are: not for programs, since there may be more one day. */
+#define L5PROTO_MAX		(L5PROTO_UNIX + 1)
+#define L5_TRANSPORT_MAX	(L5_TRANSPORT_RDMA + 1)
+#define L5_REASON_COUNT(code, name, text)	+ 1
+#define L5_REASON_MAX		(0 L5_REASONS(L5_REASON_COUNT))
+
+/* A region of a mapping is pages, and a ring is one of them at least. */
+#define L5_RING_LEAST	((u32)(PAGE_SIZE > L5_RING_MIN ? PAGE_SIZE : \
+			       L5_RING_MIN))
 
 struct l5_rdma;
 struct l5_door;
@@ -147,6 +158,9 @@ struct l5_payer {
 	struct l5_user *user;
 	struct mem_cgroup *memcg;
 };
+
+/* Bytes of a mailbox: a page of them */
+#define L5_MAILBOX_SIZE	PAGE_SIZE
 
 /* Pages that a view may need once its own were taken back */
 #define L5_SCRATCH_PAGES	3
@@ -773,6 +787,7 @@ int l5_poller_init(struct l5_net *ln);
 void l5_poller_exit(struct l5_net *ln);
 
 /* mailbox.c */
+int l5_mailbox_able(const struct l5_sock *l5);
 int l5_mailbox_mmap(struct l5_sock *l5, struct vm_area_struct *vma);
 void l5_mailbox_revoke(struct l5_sock *l5);
 void l5_mailbox_release(struct l5_sock *l5);
@@ -819,6 +834,11 @@ static inline bool l5_poller_runs(const struct l5_net *ln) { return false; }
 static inline void l5_poller_set(struct l5_net *ln) { }
 static inline int l5_poller_init(struct l5_net *ln) { return 0; }
 static inline void l5_poller_exit(struct l5_net *ln) { }
+static inline int l5_mailbox_able(const struct l5_sock *l5)
+{
+	return -EOPNOTSUPP;
+}
+
 static inline int l5_mailbox_mmap(struct l5_sock *l5,
 				  struct vm_area_struct *vma)
 {

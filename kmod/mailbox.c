@@ -21,8 +21,6 @@
 
 #include "rdma.h"
 
-#define L5_MAILBOX_PAGES	(L5_MAILBOX_SIZE >> PAGE_SHIFT)
-
 /**
  * struct l5_mailbox - a page of bytes
  * @ref: see rdma.h
@@ -143,7 +141,6 @@ static struct l5_mailbox *l5_mailbox_make(void)
 
 	if (!box)
 		return NULL;
-	BUILD_BUG_ON(L5_MAILBOX_SIZE > PAGE_SIZE);
 	box->page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	if (!box->page) {
 		kfree(box);
@@ -248,6 +245,17 @@ void l5_mailbox_revoke(struct l5_sock *l5)
 }
 
 /**
+ * l5_mailbox_able() - may a mailbox be mapped?
+ * @l5: of this listener
+ *
+ * Return: 0, or -EOPNOTSUPP if it does not answer for RDMA.
+ */
+int l5_mailbox_able(const struct l5_sock *l5)
+{
+	return READ_ONCE(l5->door) ? 0 : -EOPNOTSUPP;
+}
+
+/**
  * l5_mailbox_mmap() - map the mailbox of a listener
  * @l5: the socket
  * @vma: as l5_mmap() got it
@@ -260,11 +268,13 @@ int l5_mailbox_mmap(struct l5_sock *l5, struct vm_area_struct *vma)
 {
 	struct l5_mailbox *box, *mine;
 	struct l5_mailbox_view *v;
+	int err;
 
 	if (l5_state(l5) != L5_LISTEN)
 		return -EINVAL;
-	if (!READ_ONCE(l5->door))
-		return -EOPNOTSUPP;
+	err = l5_mailbox_able(l5);
+	if (err)
+		return err;
 	if (!(vma->vm_flags & VM_SHARED) ||
 	    vma->vm_end - vma->vm_start != L5_MAILBOX_SIZE)
 		return -EINVAL;

@@ -24,6 +24,7 @@
  * his own end to lose.
  */
 #include <linux/anon_inodes.h>
+#include <linux/compat.h>
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
@@ -386,6 +387,8 @@ static int l5_map_prepare(struct l5_sock *l5)
 			return -ENOMEM;
 		}
 		state = page_address(page);
+		state->size = sizeof(*state);
+		state->version = L5_MAP_VERSION;
 		state->transport = L5_TRANSPORT_SHM;
 		if (l5->conn->rdma) {
 			state->transport = L5_TRANSPORT_RDMA;
@@ -450,9 +453,9 @@ void l5_map_place(struct vm_area_struct *vma, struct l5_view *view,
  * @vma: what the caller wants: L5_MMAP_*
  *
  * Context: mmap_lock held for writing.
- * Return: 0, -ENOTCONN, also if it was revoked, -EOPNOTSUPP without rings, -EINVAL for no such region
- * or length or without MAP_SHARED, -EACCES for what cannot be written or run,
- * -ENOMEM.
+ * Return: 0, -ENOTCONN, also if it was revoked, -EOPNOTSUPP without rings or to
+ * a 32-bit program, -EINVAL for no such region or length or without MAP_SHARED,
+ * -EACCES for what cannot be written or run, -ENOMEM.
  */
 int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma)
 {
@@ -464,6 +467,8 @@ int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma)
 	bool writable;
 	int err;
 
+	if (in_compat_syscall())
+		return -EOPNOTSUPP;
 	if (off == L5_MMAP_MAILBOX)
 		return l5_mailbox_mmap(l5, vma);
 	err = l5_map_able(l5);
@@ -643,22 +648,90 @@ void l5_map_note(struct l5_sock *l5)
 		l5_map_flag(l5_own(l5), flags);
 }
 
-static int l5_map_info(struct l5_sock *l5, void __user *arg)
+/* As many as a socket may have */
+#define L5_AREAS	5
+
+static void l5_map_area(struct l5_area *a, u32 kind, u64 offset, u64 length,
+			u32 access)
+{
+	a->kind = kind;
+	a->offset = offset;
+	a->length = length;
+	a->access = access;
+}
+
+/* What there is to map of a socket with rings, or a listener: how many. */
+static u32 l5_map_areas(struct l5_sock *l5, struct l5_area *a)
+{
+	const u32 rw = L5_AREA_READ | L5_AREA_WRITE;
+
+	memset(a, 0, L5_AREAS * sizeof(*a));
+	if (l5_state(l5) == L5_LISTEN) {
+		l5_map_area(a, L5_AREA_MAILBOX, L5_MMAP_MAILBOX,
+			    L5_MAILBOX_SIZE, rw);
+		return 1;
+	}
+	l5_map_area(a++, L5_AREA_CTRL, L5_MMAP_OWN, PAGE_SIZE, rw);
+	l5_map_area(a++, L5_AREA_PEER, L5_MMAP_PEER, PAGE_SIZE, L5_AREA_READ);
+	l5_map_area(a++, L5_AREA_STATE, L5_MMAP_STATE, PAGE_SIZE,
+		    L5_AREA_READ);
+	l5_map_area(a++, L5_AREA_TX, L5_MMAP_TX, l5_own(l5)->size,
+		    rw | L5_AREA_TWICE);
+	l5_map_area(a++, L5_AREA_RX, L5_MMAP_RX, l5_peer(l5)->size,
+		    L5_AREA_READ | L5_AREA_TWICE);
+	return L5_AREAS;
+}
+
+static void l5_map_info_fill(struct l5_sock *l5, struct l5_map_info *info)
 {
 	struct l5_end *own = l5_own(l5);
-	struct l5_map_info info = {
-		.tx_size = own->size,
-		.rx_size = l5_peer(l5)->size,
-		.mailbox = l5_rdma_mailbox(l5),
-	};
 	struct l5_mapper *m;
 
+	info->tx_size = own->size;
+	info->rx_size = l5_peer(l5)->size;
+	info->mailbox = l5_rdma_mailbox(l5);
 	mutex_lock(&own->map_lock);
 	m = l5_mapper_find(own);
 	if (m)
-		info.id = m->id;
+		info->id = m->id;
 	mutex_unlock(&own->map_lock);
-	return copy_to_user(arg, &info, sizeof(info)) ? -EFAULT : 0;
+}
+
+static int l5_map_info(struct l5_sock *l5, void __user *arg)
+{
+	struct l5_area areas[L5_AREAS];
+	struct l5_map_info info, said;
+	u32 size, n;
+	int err;
+
+	BUILD_BUG_ON(sizeof(info) < L5_MAP_INFO_SIZE_VER0);
+	if (get_user(size, (u32 __user *)arg))
+		return -EFAULT;
+	if (size < L5_MAP_INFO_SIZE_VER0)
+		return -EINVAL;
+	if (size > PAGE_SIZE)
+		return -E2BIG;
+	err = copy_struct_from_user(&said, sizeof(said), arg, size);
+	if (err)
+		return err;
+	if (said.reserved)
+		return -EINVAL;
+	memset(&info, 0, sizeof(info));
+	info.size = sizeof(info);
+	info.version_min = L5_MAP_VERSION;
+	info.version_max = L5_MAP_VERSION;
+	info.version = L5_MAP_VERSION;
+	info.areas = said.areas;
+	info.nareas = l5_map_areas(l5, areas);
+	if (l5_state(l5) != L5_LISTEN)
+		l5_map_info_fill(l5, &info);
+	n = min(said.nareas, info.nareas);
+	if (copy_to_user(u64_to_user_ptr(said.areas), areas,
+			 n * sizeof(*areas)) ||
+	    copy_to_user(arg, &info, min_t(size_t, size, sizeof(info))))
+		return -EFAULT;
+	return said.version_min > L5_MAP_VERSION ||
+	       said.version_max < L5_MAP_VERSION ? -EPROTONOSUPPORT : 0;
 }
 
 static int l5_map_doorbell(struct l5_sock *l5, unsigned long bells)
@@ -735,6 +808,12 @@ int l5_map_ioctl(struct l5_sock *l5, unsigned int cmd, unsigned long arg)
 	default:
 		return -ENOTTY;
 	}
+	/* a cursor is 64 bits, and loaded or stored at once */
+	if (in_compat_syscall())
+		return -EOPNOTSUPP;
+	if (cmd == L5_IOC_MAP_INFO && l5_state(l5) == L5_LISTEN &&
+	    !l5_mailbox_able(l5))
+		return l5_map_info(l5, (void __user *)arg);
 	err = l5_map_able(l5);
 	if (err)
 		return err;

@@ -27,7 +27,7 @@ void l5_acct_put(struct l5_acct *acct)
 
 /* Sysctls */
 
-static unsigned int l5_ring_kb_min = L5_RING_MIN >> 10;
+static unsigned int l5_ring_kb_min = L5_RING_LEAST >> 10;
 static unsigned int l5_ring_kb_max = L5_RING_MAX >> 10;
 static unsigned int l5_spin_max = L5_SPIN_US_MAX;
 static unsigned int l5_match_max = 10000;

@@ -238,6 +238,27 @@ static bool l5_opt_needs_base(int level, int optname)
 	return false;
 }
 
+/*
+ * A longer value may be one of a later version: what it has to say beyond what
+ * is known here has to be nothing.
+ */
+static int l5_opt_rest(sockptr_t optval, unsigned int from, unsigned int optlen)
+{
+	u8 rest[64];
+	unsigned int n;
+
+	if (optlen > PAGE_SIZE)
+		return -E2BIG;
+	for (; from < optlen; from += n) {
+		n = min_t(unsigned int, optlen - from, sizeof(rest));
+		if (copy_from_sockptr_offset(rest, optval, from, n))
+			return -EFAULT;
+		if (memchr_inv(rest, 0, n))
+			return -E2BIG;
+	}
+	return 0;
+}
+
 static int l5_setsockopt_own(struct l5_sock *l5, int optname, sockptr_t optval,
 			     unsigned int optlen)
 {
@@ -260,6 +281,9 @@ static int l5_setsockopt_own(struct l5_sock *l5, int optname, sockptr_t optval,
 		return -EINVAL;
 	if (copy_from_sockptr(&val, optval, sizeof(val)))
 		return -EFAULT;
+	err = l5_opt_rest(optval, sizeof(val), optlen);
+	if (err)
+		return err;
 
 	if (optname == L5_SPIN_US) {
 		if (val < -1 || val > L5_SPIN_US_MAX)

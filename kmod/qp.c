@@ -96,7 +96,7 @@ u32 l5_rdma_max_size(const struct l5_rdma *rd)
 			l5_conn_wish(rd->conn, true));
 	u32 own = min(READ_ONCE(rd->ln->ring_max_kb) << 10, wish);
 
-	return rounddown_pow_of_two(clamp_t(u64, max, L5_RING_MIN, own));
+	return rounddown_pow_of_two(clamp_t(u64, max, L5_RING_LEAST, own));
 }
 
 static void *l5_rdma_buffer(struct l5_rdma *rd, size_t len, u64 *dma)

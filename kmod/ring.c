@@ -72,7 +72,7 @@ u32 l5_ring_extent(const struct l5_sock *l5)
 	if (likely(!(l5->sk.sk_userlocks & SOCK_SNDBUF_LOCK)))
 		return size;
 	sndbuf = READ_ONCE(l5->sk.sk_sndbuf) / 2;
-	return min(size, max(sndbuf, L5_RING_MIN));
+	return min(size, max(sndbuf, L5_RING_LEAST));
 }
 
 /*
@@ -209,6 +209,29 @@ static int l5_ring_next(struct l5_end *ring, struct l5_cons *c)
 	return ret < 0 ? -EPROTO : ret;
 }
 
+/*
+ * The record that a stream goes on with: as l5_ring_next(), and empty ones are
+ * behind it.
+ */
+static int l5_ring_payload(struct l5_sock *l5)
+{
+	struct l5_end *own = l5_own(l5), *ring = l5_peer(l5);
+	struct l5_cons *c = &own->cons;
+	bool skipped = false;
+	int ret;
+
+	lockdep_assert_held(&l5->rx_lock);
+	while ((ret = l5_ring_next(ring, c)) > 0) {
+		ret = l5_cons_skip(c, own->ctrl, NULL);
+		if (ret != 2)
+			break;
+		skipped = true;
+	}
+	if (skipped)
+		l5_ring_freed(l5);
+	return ret < 0 ? -EPROTO : ret;
+}
+
 /* May what was read be what nobody ever sent? See l5_map_revoke(). */
 static bool l5_ring_spoilt(const struct l5_end *own)
 {
@@ -238,7 +261,7 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 	int err;
 
 	lockdep_assert_held(&l5->rx_lock);
-	while ((err = l5_ring_next(ring, c)) > 0) {
+	while ((err = l5_ring_payload(l5)) > 0) {
 		u32 part = min_t(size_t, len - done, c->len - c->off), n = part;
 
 		if (!part)
@@ -294,6 +317,7 @@ static int l5_ring_walk(struct l5_end *ring, struct l5_cons *c, u64 start)
 	c->head += l5_rec_size(c->len);
 	c->off = 0;
 	c->len = 0;
+	c->have = 0;
 	if (c->head - start >= c->size)
 		return 0;
 	return l5_ring_next(ring, c);
@@ -320,7 +344,7 @@ ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 
 	lockdep_assert_held(&l5->rx_lock);
 	/* validate in place, so that what was seen here is what is read */
-	err = l5_ring_next(ring, c);
+	err = l5_ring_payload(l5);
 	walk = *c;
 	for (; err > 0; err = l5_ring_walk(ring, &walk, start)) {
 		u32 left = walk.len - walk.off, part, n;

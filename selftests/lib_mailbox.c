@@ -23,7 +23,8 @@
 #include "mailbox.h"
 #include "native.h"
 
-#define BYTES	L5_MAILBOX_SIZE
+#define BYTES	4096
+#define L5_MAILBOX_LINES	(BYTES / L5_MAILBOX_LINE)
 #define SIZE	4096u
 
 /* Sanitizers see the same cases, and fewer of them. */
@@ -92,7 +93,7 @@ FIXTURE_SETUP(box)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	self->byte = box_new();
-	self->b = l5_mailbox_over(self->byte);
+	self->b = l5_mailbox_over(self->byte, BYTES);
 	ASSERT_NE(NULL, self->b);
 }
 
@@ -407,7 +408,7 @@ FIXTURE_SETUP(any)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	self->byte = box_new();
-	self->b = l5_mailbox_over(self->byte);
+	self->b = l5_mailbox_over(self->byte, BYTES);
 	ASSERT_NE(NULL, self->b);
 	for (i = 0; i < CONNS; i++) {
 		self->k[i] = l5_native_new(SIZE);
@@ -673,7 +674,7 @@ TEST_F(any, attach)
 	ASSERT_EQ(-1, l5_conn_mailbox(self->c[2]));
 	self->map[2]->mailbox = 3 * (CONNS - 2);
 	/* two mailboxes in one call, one of which its owner has closed */
-	other = l5_mailbox_over(byte);
+	other = l5_mailbox_over(byte, BYTES);
 	ASSERT_NE(NULL, other);
 	ASSERT_EQ(0, l5_mailbox_attach(other, self->c[3]));
 	l5_mailbox_close(other);

@@ -994,7 +994,7 @@ static void calls_refused(struct __test_metadata *_metadata, const char *what,
 	struct l5_map_info info;
 	unsigned long arg;
 
-	EXPECT_EQ(-1, ioctl(fd, L5_IOC_MAP_INFO, &info)) {
+	EXPECT_GT(0, mapping_info(fd, &info)) {
 		TH_LOG("%s", what);
 	}
 	EXPECT_TRUE(errno == err || errno == err2) {

@@ -138,7 +138,7 @@ static long v_send(struct victim *v, long want, int flags)
 static bool v_init(struct victim *v)
 {
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT };
-	int i;
+	int i, err = 0;
 
 	memset(v->b, 0xc5, sizeof(v->b));
 	for (i = 0; i < 2; i++) {
@@ -152,7 +152,12 @@ static bool v_init(struct victim *v)
 		return false;
 	if (v->api == A_URING && io_uring_queue_init(4, &v->uring, 0))
 		v->api = A_POLL;
-	if (v->api >= A_MAPPED && mapping_open(&v->m, v->fd))
+	if (v->api >= A_MAPPED)
+		err = mapping_open(&v->m, v->fd);
+	/* ended already: then there is nothing to map, and calls say why */
+	if (err == -ENOTCONN)
+		v->api = A_NONBLOCK;
+	else if (err)
 		return false;
 	/* the number of who lives and holds nothing can be forged */
 	v->m.patience = 3;
@@ -377,7 +382,7 @@ static int victim(int fd, enum api api, struct arena *a, uint64_t seed,
 	}
 	/* to send to who is gone ends, if not at once */
 	do {
-		n = api >= A_MAPPED ? mapping_send(&v.m, v.b + CANARY, 500,
+		n = v.api >= A_MAPPED ? mapping_send(&v.m, v.b + CANARY, 500,
 						   MSG_NOSIGNAL) :
 		    v_send(&v, 500, 0);
 		if (v.wrong)

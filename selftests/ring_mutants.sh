@@ -35,7 +35,7 @@ all_mutants() {
 	load_tail_not_checked@ring_lock@plain@garbage_sending@s/if (p->tail - head > p->size || /if (/
 	load_tail_alignment@ring_lock@plain@garbage_sending@/^static inline int l5_prod_load/,/^}/s/if (p->tail & (L5_HDR - 1))/if (0)/
 	load_off_not_checked@ring_lock@plain@garbage_taking@s/return off > c->size || /return /
-	off_not_checked@ring_lock@plain@garbage_taking@s/ || c->off >= (__u32)hdr)/)/
+	off_not_checked@ring_lock@plain@garbage_taking@s/ || (c->off \&\& c->off >= (__u32)hdr))/)/
 	mend_wrong_record@ring_lock@plain@garbage_taking@s/c->off != l5_rec_size((__u32)hdr))/!hdr)/
 	death_not_told@ring_lock@plain@words@s/old & L5_LOCK_DIED ? 2 : 1/1/
 	waiters_forgotten@ring_lock@plain@words@s/id | (old & L5_LOCK_WAITERS)/id/

@@ -24,7 +24,6 @@
 #define L5PROTO_INET		0
 #define L5PROTO_INET6		1
 #define L5PROTO_UNIX		2
-#define L5PROTO_MAX		3
 
 /* Level of get/setsockopt for the options below. */
 #define SOL_L5			0x4c35
@@ -89,7 +88,6 @@ enum l5_transport {
 	L5_TRANSPORT_BASE,
 	L5_TRANSPORT_SHM,
 	L5_TRANSPORT_RDMA,
-	L5_TRANSPORT_MAX
 };
 
 /*
@@ -119,7 +117,6 @@ enum l5_reason {
 #define L5_REASON_ENUM(code, name, text)	L5_REASON_##code,
 	L5_REASONS(L5_REASON_ENUM)
 #undef L5_REASON_ENUM
-	L5_REASON_MAX
 };
 
 /**
@@ -210,81 +207,159 @@ enum l5_rdma_state {
 #define L5_NOTIFY_AUTO		4
 
 /*
- * The memory of a connection carried by rings is mapped from its socket, at
- * these offsets, MAP_SHARED. What is written only by the peer or the kernel is
- * PROT_READ alone and cannot become anything else. The data of a ring is as
- * long as &struct l5_map_info says and, mapped twice as long, comes twice back
- * to back. Not connected: ENOTCONN; carried by the bootstrap: EOPNOTSUPP; no
- * memory for whole rings: ENOMEM. A child of fork() has none of it and maps
- * for itself. None is 0, so that an offset that lost its upper half is EINVAL.
+ * The memory of a connection carried by rings is mapped from its socket,
+ * MAP_SHARED, in areas that L5_IOC_MAP_INFO tells of. What is written only by
+ * the peer or the kernel is PROT_READ alone and cannot become anything else.
+ * Not connected, closed or revoked: ENOTCONN; carried by the bootstrap:
+ * EOPNOTSUPP, as for 32-bit programs, which cannot load a cursor at once; no
+ * memory for whole rings: ENOMEM. A child of fork() has none of it and maps for
+ * itself.
  */
-#define L5_MMAP_OWN		(1ULL << 32)	/* struct l5_ctrl, read-write */
-#define L5_MMAP_PEER		(2ULL << 32)	/* struct l5_ctrl */
-#define L5_MMAP_STATE		(3ULL << 32)	/* struct l5_map_state */
-#define L5_MMAP_TX		(4ULL << 32)	/* data, read-write */
-#define L5_MMAP_RX		(5ULL << 32)	/* data */
 
 /*
- * Of a listening socket: its mailbox, a byte for each accepted connection that
- * RDMA carries, L5_MAILBOX_SIZE of them, read-write. After each record that it
- * sends to such a connection the peer's host sets its byte to something but 0;
- * who polls the mailbox clears the byte, then looks at the ring. Connections
- * have a byte if RDMA took them after the mailbox was first mapped and while
- * one was free. A listener that does not answer for RDMA: EOPNOTSUPP.
+ * Version of all that is mapped and of the rules that mapped traffic keeps. 0
+ * is not stable: it means what the headers say that the module was built with.
  */
-#define L5_MMAP_MAILBOX		(6ULL << 32)
-#define L5_MAILBOX_SIZE		4096
+#define L5_MAP_VERSION		0
 
-/* Bits of l5_map_state.flags */
+/**
+ * enum l5_area_kind - what an area is
+ * @L5_AREA_CTRL: &struct l5_ctrl of this end, which writes it
+ * @L5_AREA_PEER: that of the peer
+ * @L5_AREA_STATE: &struct l5_map_state, which the kernel writes
+ * @L5_AREA_TX: data of the ring that this end writes
+ * @L5_AREA_RX: data of the ring that it reads
+ * @L5_AREA_MAILBOX: of a listening socket: a byte for each accepted connection
+ *	that RDMA carries. After each record that it sends to such a connection
+ *	the peer's host sets its byte to something but 0; who polls the mailbox
+ *	clears the byte, then looks at the ring. Connections have a byte if RDMA
+ *	took them after the mailbox was first mapped and while one was free. A
+ *	listener that does not answer for RDMA has none.
+ *
+ * 7 to 9 will be: region, submission ring, completion ring. Who does not know a
+ * kind skips it.
+ */
+enum l5_area_kind {
+	L5_AREA_CTRL = 1,
+	L5_AREA_PEER,
+	L5_AREA_STATE,
+	L5_AREA_TX,
+	L5_AREA_RX,
+	L5_AREA_MAILBOX,
+};
+
+/* Bits of l5_area.access */
+#define L5_AREA_READ		0x1
+#define L5_AREA_WRITE		0x2
+#define L5_AREA_TWICE		0x4	/* mapped twice as long: twice */
+
+/**
+ * struct l5_area - a part of a socket's file that can be mapped, as a whole
+ * @kind: an &enum l5_area_kind
+ * @index: which of its kind, 0 so far
+ * @offset: for mmap()
+ * @length: bytes, for mmap()
+ * @access: L5_AREA_*
+ * @reserved: 0
+ */
+struct l5_area {
+	__u32 kind;
+	__u32 index;
+	__aligned_u64 offset;
+	__aligned_u64 length;
+	__u32 access;
+	__u32 reserved;
+};
+
+/*
+ * Bits of l5_map_state.flags. Who does not know one of the lower half, see
+ * L5_MAP_MUST, leaves the memory alone and makes system calls, which are always
+ * right; those of the upper half may be ignored.
+ */
 #define L5_MAP_TX_ASK		0x1	/* send by system call from now on */
 #define L5_MAP_RX_ASK		0x2	/* an empty ring: ask recv() why */
 #define L5_MAP_BELL		0x4	/* ring after whatever is published */
 #define L5_MAP_GONE		0x8	/* the socket has left this memory */
-#define L5_MAP_FLAGS		0x7	/* those that leave the rings usable */
+#define L5_MAP_MUST		0xffff
+#define L5_MAP_LEAVE		0xfff8	/* known or not: leave the rings */
 
 /**
  * struct l5_map_state - what the kernel says about a connection
- * @flags: L5_MAP_*; the first two are never taken back
+ * @size: bytes of this that the kernel knows; what follows is 0
+ * @flags: L5_MAP_*; the first two and L5_MAP_GONE are never taken back
  * @generation: counts changes of @flags
- * @version: of the rules that mapped traffic keeps, 0 so far
+ * @version: of what is mapped, one that L5_IOC_MAP_INFO agreed on
  * @transport: an &enum l5_transport
  * @tx_size: bytes of the ring this end writes
  * @rx_size: bytes of the ring this end reads
+ * @tx_ring: generation of that ring, 0 so far; one that is not known is as an
+ *	unknown flag is
+ * @rx_ring: likewise
+ * @reserved: 0
+ * @features: what the peer understands, of what a record may have: none so far
  *
  * A receiver reads @flags before it finds the ring empty: what was published
- * before the end comes before the end. A sender reads it after it has taken
- * tx_lock, and again after it has published: if L5_MAP_TX_ASK came in between,
- * it rings L5_BELL_DATA, and the kernel does what TCP would.
- *
- * Who sees a flag outside of L5_MAP_FLAGS, or a version that it does not know,
- * leaves the memory alone and makes system calls, which are always right.
+ * before the end comes before the end. Once it has copied bytes, and before it
+ * takes them, it reads them again: with L5_MAP_GONE set what it read may be
+ * zeros that stand in place of the memory. A sender reads @flags after it has
+ * taken tx_lock, and again after it has published: if L5_MAP_TX_ASK came in
+ * between, it rings L5_BELL_DATA, and the kernel does what TCP would.
  */
 struct l5_map_state {
+	__u32 size;
 	__u32 flags;
 	__u32 generation;
 	__u32 version;
 	__u32 transport;
 	__u32 tx_size;
 	__u32 rx_size;
+	__u32 tx_ring;
+	__u32 rx_ring;
+	__u32 reserved;
+	__aligned_u64 features;
 };
 
 /**
- * struct l5_map_info - answer of L5_IOC_MAP_INFO
- * @id: for the lock words: number of what the calling process has mapped of
- *	this end, 0 if that is nothing
- * @tx_size: bytes of the ring this end writes
- * @rx_size: bytes of the ring this end reads
- * @mailbox: 1 and the number of the byte that this connection has in the
- *	mailbox of its listener, 0 if it has none
- * @reserved: 0 so far
+ * struct l5_map_info - argument of L5_IOC_MAP_INFO
+ * @size: in: bytes of this that the caller knows, at least
+ *	L5_MAP_INFO_SIZE_VER0, and it may be more than the kernel knows if
+ *	that is all 0 (else E2BIG); out: bytes that the kernel knows, of which
+ *	at most the former are written
+ * @version_min: in: the oldest L5_MAP_VERSION that the caller understands;
+ *	out: that the kernel does. Also if they have none in common, which is
+ *	EPROTONOSUPPORT: then the caller does not map, and the connection goes
+ *	on by system calls.
+ * @version_max: likewise the newest
+ * @version: in: 0; out: the one that holds
+ * @features: in: what the caller understands, of what a record may have; out:
+ *	what the kernel does. None so far; who does not know a bit ignores it.
+ * @areas: in: address of an array of &struct l5_area, which the kernel fills
+ * @nareas: in: how many that has room for; out: how many there are
+ * @id: in: 0; out: for the lock words: number of what the calling process has
+ *	mapped of this end, 0 if that is nothing
+ * @tx_size: in: 0; out: bytes of the ring this end writes
+ * @rx_size: in: 0; out: bytes of the ring this end reads
+ * @mailbox: in: 0; out: 1 and the number of the byte that this connection has
+ *	in the mailbox of its listener, 0 if it has none
+ * @reserved: 0
  */
 struct l5_map_info {
+	__u32 size;
+	__u32 version_min;
+	__u32 version_max;
+	__u32 version;
+	__aligned_u64 features;
+	__aligned_u64 areas;
+	__u32 nareas;
 	__u32 id;
 	__u32 tx_size;
 	__u32 rx_size;
 	__u32 mailbox;
-	__u32 reserved[4];
+	__u32 reserved;
 };
+
+/* That of the first version; none is shorter. */
+#define L5_MAP_INFO_SIZE_VER0	56
 
 /* Arguments of the calls below: which of the peer's, or own, wait words. */
 #define L5_BELL_DATA		0x1	/* rx_wait */
@@ -297,6 +372,9 @@ struct l5_map_info {
 /*
  * Calls on a connection carried by rings; else the errors of mmap() above.
  *
+ * L5_IOC_MAP_INFO: what each side understands and what there is to map, also of
+ *	a listening socket. The number stays what it is when the struct grows:
+ *	its size is in its first word.
  * L5_IOC_DOORBELL: wake a peer that armed the wait words in the argument.
  * L5_IOC_ARM: arm the own ones; returns which of them need no waiting. Then
  *	poll(), or any other sleep in the kernel, does not miss the doorbell.
@@ -307,7 +385,7 @@ struct l5_map_info {
  *	if that is up.
  * L5_IOC_UNLOCK: wake who sleeps for the lock word.
  */
-#define L5_IOC_MAP_INFO		_IOR('L', 0xc0, struct l5_map_info)
+#define L5_IOC_MAP_INFO		_IOWR('L', 0xc0, __u32)
 #define L5_IOC_DOORBELL		_IO('L', 0xc1)
 #define L5_IOC_ARM		_IO('L', 0xc2)
 #define L5_IOC_LOCK		_IO('L', 0xc3)

@@ -54,6 +54,14 @@
 #ifndef _UAPI_LINUX_L5_RING_H
 #define _UAPI_LINUX_L5_RING_H
 
+/*
+ * A cursor is 64 bits and changes by one store: 32-bit programs are refused
+ * when they want to map (EOPNOTSUPP), and kernels when they are built.
+ */
+#if __SIZEOF_POINTER__ < 8 && !defined(L5_LAYOUT_ONLY)
+#error "AF_L5's rings are for 64 bits; make system calls"
+#endif
+
 #include <linux/types.h>
 
 #ifdef __KERNEL__
@@ -105,9 +113,19 @@
 #define L5_RING_MIN		4096u
 #define L5_RING_MAX		(16u << 20)
 
-/* Upper half of a header word; the lower half is the payload's length. */
-#define L5_REC_VALID		0x80000000u	/* always set once published */
-#define L5_REC_FLAGS		L5_REC_VALID	/* all that are defined */
+/*
+ * The upper half of a header word is L5_REC_VALID once it is published. (What
+ * else the kernel finds there in a ring that RDMA writes is taken out before
+ * anybody is to see it.) The lower half is the length of the payload, which may
+ * be 0, and flags in its upper bits. Only those are set that the reader's
+ * kernel said it understands (l5_map_state.features), which is none so far: any
+ * other is a violation. The names are for those to come.
+ */
+#define L5_REC_VALID		0x80000000u
+#define L5_REC_LEN		0x01ffffffu
+#define L5_REC_MORE		0x02000000u	/* the message goes on */
+#define L5_REC_FILES		0x04000000u	/* files ride with it */
+#define L5_REC_SWITCH		0x08000000u	/* the last of its ring */
 
 /*
  * A lock word: who holds it, by the number that the kernel gave this mapping,
@@ -124,8 +142,6 @@
 /**
  * struct l5_ctrl - an end's control page
  * @tx_tail: as a producer: position after the last published record
- * @version: of the ring's protocol, 0 so far
- * @features: additions to it that the owner knows, none so far
  * @tx_bytes: payload bytes published, for statistics
  * @rx_head: as a consumer: position of the first record not yet taken
  * @rx_pos: as a consumer: @rx_head and the bytes already taken of the record
@@ -144,14 +160,12 @@
  * system call; they mean nothing to the peer. All that has no name is zero.
  */
 struct l5_ctrl {
-	__u64 tx_tail;
-	__u32 version;
-	__u32 features;
-	__u64 tx_bytes;
-	__u8 group0[L5_GROUP - 24];
-	__u64 rx_head;
-	__u64 rx_pos;
-	__u64 rx_bytes;
+	__aligned_u64 tx_tail;
+	__aligned_u64 tx_bytes;
+	__u8 group0[L5_GROUP - 16];
+	__aligned_u64 rx_head;
+	__aligned_u64 rx_pos;
+	__aligned_u64 rx_bytes;
 	__u8 group1[L5_GROUP - 24];
 	__u32 rx_wait;
 	__u32 tx_wait;
@@ -177,8 +191,11 @@ struct l5_prod {
  * struct l5_cons - a consumer's private view of the ring it reads
  * @head: position of the record being read
  * @off: bytes of its payload already taken
- * @len: its length as validated, 0 when there is none
+ * @have: is there one, so that @len says something?
+ * @len: its length as validated, which may be 0; 0 if there is none
  * @size: of the ring in bytes
+ * @empty: records without payload that were skipped in a row
+ * @empty_end: position after the last of them
  *
  * @len is kept because a record is validated once: what the producer writes
  * over the header afterwards changes nothing.
@@ -186,8 +203,11 @@ struct l5_prod {
 struct l5_cons {
 	__u64 head;
 	__u32 off;
+	__u32 have;
 	__u32 len;
 	__u32 size;
+	__u32 empty;
+	__u64 empty_end;
 };
 
 /**
@@ -208,11 +228,12 @@ static inline __u32 l5_rec_max(__u32 size)
 	return size - 2 * L5_HDR;
 }
 
-/* Is this the header of a record that a ring of this size may hold? */
+/* Is this the header of a record that a ring of this size may hold? A flag
+ * makes the length too large.
+ */
 static inline int l5_rec_valid(__u32 size, __u64 hdr)
 {
-	return hdr >> 32 == L5_REC_VALID && (__u32)hdr &&
-	       (__u32)hdr <= l5_rec_max(size);
+	return hdr >> 32 == L5_REC_VALID && (__u32)hdr <= l5_rec_max(size);
 }
 
 /**
@@ -285,15 +306,17 @@ static inline int l5_cons_peek(struct l5_cons *c, const __u64 *slot)
 {
 	__u64 hdr;
 
-	if (c->len)
+	if (c->have)
 		return 1;
 	/* B, pairs with A */
 	hdr = l5_load_acquire(slot);
 	if (!hdr)
 		return 0;
-	if (!l5_rec_valid(c->size, hdr) || c->off >= (__u32)hdr)
+	/* some of it was taken, so it has more */
+	if (!l5_rec_valid(c->size, hdr) || (c->off && c->off >= (__u32)hdr))
 		return -1;
 	c->len = (__u32)hdr;
+	c->have = 1;
 	return 1;
 }
 
@@ -301,7 +324,8 @@ static inline int l5_cons_peek(struct l5_cons *c, const __u64 *slot)
  * l5_cons_take() - give up bytes of the record l5_cons_peek() found
  * @c: the consumer
  * @own: its control page
- * @n: bytes read since, at most what is left of the record
+ * @n: bytes read since, at most what is left of the record, which with 0 bytes
+ *	is finished by taking none
  *
  * Return: bytes of the ring this freed: 0 until the record is finished.
  */
@@ -319,11 +343,44 @@ static inline __u32 l5_cons_take(struct l5_cons *c, struct l5_ctrl *own,
 	c->head += size;
 	c->off = 0;
 	c->len = 0;
+	c->have = 0;
 	/* ahead of rx_head, so that whoever mends knows it is finished */
 	l5_store(&own->rx_pos, c->head);
 	/* C, pairs with D */
 	l5_store_release(&own->rx_head, c->head);
 	return size;
+}
+
+/*
+ * A stream knows no empty records, and skips them. Nobody has a reason to send
+ * many: so many with nothing between them are one who wants us to do nothing
+ * else.
+ */
+#define L5_EMPTY_MAX		512u
+
+/**
+ * l5_cons_skip() - l5_cons_peek() for a stream, which has no use for a record
+ *	without payload
+ * @c: the consumer; there is one with payload if this returns 1
+ * @own: its control page, rx_lock held
+ * @slot: the header word at @c->head
+ *
+ * Return: as l5_cons_peek(), or 2 if a record was skipped: look again.
+ */
+static inline int l5_cons_skip(struct l5_cons *c, struct l5_ctrl *own,
+			       const __u64 *slot)
+{
+	int ret = l5_cons_peek(c, slot);
+
+	if (ret <= 0 || c->len)
+		return ret;
+	if (c->head != c->empty_end)
+		c->empty = 0;
+	if (++c->empty > L5_EMPTY_MAX)
+		return -1;
+	l5_cons_take(c, own, 0);
+	c->empty_end = c->head;
+	return 2;
 }
 
 /**
@@ -392,6 +449,7 @@ static inline int l5_cons_load(struct l5_cons *c, const struct l5_ctrl *own)
 	off = l5_load(&own->rx_pos) - c->head;
 	c->off = (__u32)off;
 	c->len = 0;
+	c->have = 0;
 	return off > c->size || (c->head & (L5_HDR - 1)) ? -1 : 0;
 }
 

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "l5.h"
+#include "l5_counts.h"
 
 /* The family number the module says it has. */
 int l5_family(void);

@@ -15,31 +15,62 @@
 /* As large as a record of a sender should be, so that the reader overlaps. */
 #define PIECE	(64u << 10)
 
-int mapping_info(int fd, struct l5_map_info *info)
+int mapping_areas(int fd, struct l5_map_info *info,
+		  struct l5_area area[MAP_AREAS])
 {
+	memset(info, 0, sizeof(*info));
+	info->size = sizeof(*info);
+	info->areas = (uintptr_t)area;
+	info->nareas = area ? MAP_AREAS : 0;
 	return ioctl(fd, L5_IOC_MAP_INFO, info) ? -errno : 0;
 }
 
-static bool region(struct mapping *m, size_t at, size_t len, int prot,
-		   uint64_t off, void *addr)
+int mapping_info(int fd, struct l5_map_info *info)
 {
-	void *p = mmap(m->base + at, len, prot, MAP_SHARED | MAP_FIXED, m->fd,
-		       off);
+	return mapping_areas(fd, info, NULL);
+}
 
+const struct l5_area *mapping_area(const struct l5_map_info *info,
+				   const struct l5_area *area, uint32_t kind)
+{
+	uint32_t i;
+
+	for (i = 0; i < info->nareas && i < MAP_AREAS; i++)
+		if (area[i].kind == kind && !area[i].index)
+			return &area[i];
+	return NULL;
+}
+
+/* By what the kernel says of it; *@at goes behind it and a hole. */
+static bool region(struct mapping *m, const struct l5_map_info *info,
+		   const struct l5_area *area, uint32_t kind, size_t *at,
+		   void *addr)
+{
+	const struct l5_area *a = mapping_area(info, area, kind);
+	size_t len;
+	void *p;
+
+	if (!a)
+		return false;
+	len = a->length << !!(a->access & L5_AREA_TWICE);
+	p = mmap(m->base + *at, len, PROT_READ |
+		 (a->access & L5_AREA_WRITE ? PROT_WRITE : 0),
+		 MAP_SHARED | MAP_FIXED, m->fd, a->offset);
+	*at += len + MAP_PAGE;
 	memcpy(addr, &p, sizeof(p));
 	return p != MAP_FAILED;
 }
 
 int mapping_open(struct mapping *m, int fd)
 {
-	const int rw = PROT_READ | PROT_WRITE;
+	struct l5_area area[MAP_AREAS];
 	struct l5_map_info info;
 	size_t at = MAP_PAGE;
 	int err;
 
 	memset(m, 0, sizeof(*m));
 	m->fd = fd;
-	err = mapping_info(fd, &info);
+	err = mapping_areas(fd, &info, area);
 	if (err)
 		return err;
 	m->tx_size = info.tx_size;
@@ -49,19 +80,12 @@ int mapping_open(struct mapping *m, int fd)
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (m->base == MAP_FAILED)
 		return -errno;
-	if (!region(m, at, MAP_PAGE, rw, L5_MMAP_OWN, &m->own))
-		goto failed;
-	at += 2 * MAP_PAGE;
-	if (!region(m, at, MAP_PAGE, PROT_READ, L5_MMAP_PEER, &m->peer))
-		goto failed;
-	at += 2 * MAP_PAGE;
-	if (!region(m, at, MAP_PAGE, PROT_READ, L5_MMAP_STATE, &m->state))
-		goto failed;
-	at += 2 * MAP_PAGE;
-	if (!region(m, at, 2UL * m->tx_size, rw, L5_MMAP_TX, &m->tx))
-		goto failed;
-	at += 2UL * m->tx_size + MAP_PAGE;
-	if (!region(m, at, 2UL * m->rx_size, PROT_READ, L5_MMAP_RX, &m->rx))
+	errno = 0;
+	if (!region(m, &info, area, L5_AREA_CTRL, &at, &m->own) ||
+	    !region(m, &info, area, L5_AREA_PEER, &at, &m->peer) ||
+	    !region(m, &info, area, L5_AREA_STATE, &at, &m->state) ||
+	    !region(m, &info, area, L5_AREA_TX, &at, &m->tx) ||
+	    !region(m, &info, area, L5_AREA_RX, &at, &m->rx))
 		goto failed;
 	if (mapping_info(fd, &info) || !info.id)
 		goto failed;
@@ -142,7 +166,7 @@ static ssize_t put_locked(struct mapping *m, bool died, const void *buf,
 		return -1;
 	/* or a flag that this knows nothing of */
 	if (l5_load_acquire(&m->state->flags) &
-	    (L5_MAP_TX_ASK | ~L5_MAP_FLAGS))
+	    (L5_MAP_TX_ASK | L5_MAP_LEAVE))
 		return 0;
 	if (l5_prod_look(p, m->peer) < 0 || p->tail - p->head > p->size)
 		return -1;
@@ -195,15 +219,17 @@ static ssize_t get_locked(struct mapping *m, bool died, void *buf, size_t len,
 	slot = (const __u64 *)(m->rx + (c->head & (c->size - 1)));
 	if (died)
 		l5_cons_mend(c, m->own, slot);
-	if (l5_load_acquire(&m->state->flags) & ~L5_MAP_FLAGS)
+	if (l5_load_acquire(&m->state->flags) & L5_MAP_LEAVE)
 		return 0;
 	for (;;) {
 		uint32_t n;
 
 		slot = (const __u64 *)(m->rx + (c->head & (c->size - 1)));
-		ret = done < len ? l5_cons_peek(c, slot) : 0;
+		ret = done < len ? l5_cons_skip(c, m->own, slot) : 0;
 		if (ret <= 0)
 			break;
+		if (ret == 2)
+			continue;
 		n = c->len - c->off;
 		if (n > len - done)
 			n = len - done;

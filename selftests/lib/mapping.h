@@ -12,6 +12,7 @@
 
 #include "ends.h"
 #include "l5_ring.h"
+#include "../../kmod/areas.h"
 
 #define MAP_PAGE	4096u
 
@@ -68,8 +69,17 @@ struct mapping {
 	int patience;
 };
 
-/* L5_IOC_MAP_INFO: 0 or -errno. */
+/* As many areas as anything here asks for */
+#define MAP_AREAS	16
+
+/* L5_IOC_MAP_INFO: 0 or -errno; the second also where things are. */
 int mapping_info(int fd, struct l5_map_info *info);
+int mapping_areas(int fd, struct l5_map_info *info,
+		  struct l5_area area[MAP_AREAS]);
+
+/* The area of a kind: NULL if there is none. */
+const struct l5_area *mapping_area(const struct l5_map_info *info,
+				   const struct l5_area *area, uint32_t kind);
 
 /* Map all of an end: 0 or -errno. */
 int mapping_open(struct mapping *m, int fd);

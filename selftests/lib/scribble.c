@@ -100,8 +100,7 @@ static void scribble(struct mapping *m, enum mood kind, uint64_t *s)
 			l5_store(&c->rx_bytes, v);
 			return;
 		case 4:
-			l5_store(&c->version, v);
-			l5_store(&c->features, v);
+			*(volatile uint64_t *)(void *)c->group0 = v;
 			return;
 		case 5:
 			*(volatile uint64_t *)((uint8_t *)c + 8 *

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "../../uapi/l5.h"
+#include "l5_counts.h"
 
 /* L5_FORCE of each socket made, by name; not set: the kernel chooses. */
 #define L5_ENV_TRANSPORT "L5_TRANSPORT"

@@ -134,16 +134,18 @@ const struct l5_scan l5_scans[] = {
 	{ NULL, NULL, NULL },
 };
 
-struct l5_mailbox *l5_mailbox_over(uint8_t *byte)
+struct l5_mailbox *l5_mailbox_over(uint8_t *byte, uint32_t size)
 {
 	struct l5_mailbox *b;
 	unsigned int i;
 
 	if (l5_map_live() < 0)
 		return NULL;
-	b = calloc(1, sizeof(*b));
+	b = calloc(1, sizeof(*b) + size * (sizeof(*b->conn) + sizeof(*b->at)));
 	if (!b)
 		return NULL;
+	b->at = (uint32_t *)(b->conn + size);
+	b->size = size;
 	for (i = 0; !l5_scans[i].usable(); i++)
 		;
 	b->scan = &l5_scans[i];
@@ -167,22 +169,49 @@ static bool mailbox_able(int fd)
 	return false;
 }
 
+/* One that does not answer for RDMA, if it is one. */
+static bool mailbox_listens(int fd)
+{
+	socklen_t len = sizeof(int);
+	int listens;
+
+	return !syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_ACCEPTCONN,
+			&listens, &len) && listens;
+}
+
 struct l5_mailbox *l5_mailbox_open(int fd)
 {
+	struct l5_map_info info;
+	struct l5_area area;
 	struct l5_mailbox *b;
 	uint8_t *byte;
 
 	if (!mailbox_able(fd))
 		return NULL;
-	byte = mmap64(NULL, L5_MAILBOX_SIZE, PROT_READ | PROT_WRITE,
-		      MAP_SHARED, fd, L5_MMAP_MAILBOX);
+	if (l5_map_ask(fd, &info, &area, 1)) {
+		if (errno == ENOTCONN || errno == EOPNOTSUPP ||
+		    errno == EAGAIN)
+			errno = mailbox_listens(fd) ? EOPNOTSUPP : EINVAL;
+		return NULL;
+	}
+	if (!info.nareas || area.kind != L5_AREA_MAILBOX) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (!area.length || area.length > 1 << 20 ||
+	    area.length % L5_MAILBOX_LINE) {
+		errno = EPROTONOSUPPORT;
+		return NULL;
+	}
+	byte = mmap64(NULL, area.length, PROT_READ | PROT_WRITE, MAP_SHARED,
+		      fd, area.offset);
 	if (byte == MAP_FAILED)
 		return NULL;
-	b = l5_mailbox_over(byte);
+	b = l5_mailbox_over(byte, area.length);
 	if (b)
 		b->mapped = true;
 	else
-		munmap(byte, L5_MAILBOX_SIZE);
+		munmap(byte, area.length);
 	return b;
 }
 
@@ -197,7 +226,7 @@ void l5_mailbox_put(struct l5_mailbox *b)
 		return;
 	/* what a parent mapped is not there */
 	if (b->mapped && l5_mailbox_mine(b))
-		munmap(b->byte, L5_MAILBOX_SIZE);
+		munmap(b->byte, b->size);
 	free(b);
 }
 
@@ -213,6 +242,8 @@ bool l5_mailbox_join(struct l5_mailbox *b, struct l5_conn *c, uint32_t i)
 	uint32_t lines = l5_load(&b->lines);
 	const uint32_t want = i / L5_MAILBOX_LINE + 1;
 
+	if (i >= b->size)
+		return false;
 	if (!__atomic_compare_exchange_n(&b->conn[i], &old, c, false,
 					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) &&
 	    old != c)
@@ -267,7 +298,7 @@ static int poll_part(struct l5_mailbox *b, uint32_t from, uint32_t end,
 
 int l5_mailbox_poll(struct l5_mailbox *b, struct l5_conn **ready, int max)
 {
-	uint32_t turn = l5_load(&b->turn) % L5_MAILBOX_SIZE;
+	uint32_t turn = l5_load(&b->turn) % b->size;
 	int n;
 
 	if (max < 1 || !l5_mailbox_mine(b)) {
@@ -275,7 +306,7 @@ int l5_mailbox_poll(struct l5_mailbox *b, struct l5_conn **ready, int max)
 		return -1;
 	}
 	/* who was reported last comes last */
-	n = poll_part(b, turn, L5_MAILBOX_SIZE, ready, max);
+	n = poll_part(b, turn, b->size, ready, max);
 	if (n < max && turn)
 		n += poll_part(b, 0, turn, ready + n, max - n);
 	l5_mailbox_fence();

@@ -32,7 +32,6 @@ struct l5_conn;
 
 /* Bytes that are looked at together, a bit for each in a mask */
 #define L5_MAILBOX_LINE		64u
-#define L5_MAILBOX_LINES	(L5_MAILBOX_SIZE / L5_MAILBOX_LINE)
 
 /**
  * struct l5_scan - a way to find bytes that are set
@@ -54,6 +53,7 @@ extern const struct l5_scan l5_scans[];
 /**
  * struct l5_mailbox - a mailbox as this process has it mapped
  * @byte: the bytes
+ * @size: how many there are, a multiple of L5_MAILBOX_LINE
  * @scan: how to look at them
  * @lines: there is no connection in those behind
  * @turn: where l5_mailbox_poll() begins
@@ -61,11 +61,12 @@ extern const struct l5_scan l5_scans[];
  * @life: see l5_map_mine()
  * @ref: the program, and connections
  * @mapped: is @byte to be unmapped?
- * @conn: whose byte it is, or NULL
  * @at: where it was in the array last given to l5_wait_any()
+ * @conn: whose byte it is, or NULL
  */
 struct l5_mailbox {
 	uint8_t *byte;
+	uint32_t size;
 	const struct l5_scan *scan;
 	uint32_t lines;
 	uint32_t turn;
@@ -73,17 +74,18 @@ struct l5_mailbox {
 	uint32_t life;
 	int ref;
 	bool mapped;
-	struct l5_conn *conn[L5_MAILBOX_SIZE];
-	uint32_t at[L5_MAILBOX_SIZE];
+	uint32_t *at;
+	struct l5_conn *conn[];
 };
 
 /**
  * l5_mailbox_over() - a mailbox in memory that is there already, for tests
- * @byte: L5_MAILBOX_SIZE bytes, aligned to L5_MAILBOX_LINE
+ * @byte: of the bytes, aligned to L5_MAILBOX_LINE
+ * @size: how many there are, a multiple of that
  *
  * Return: for l5_mailbox_close(), or NULL with errno.
  */
-struct l5_mailbox *l5_mailbox_over(uint8_t *byte);
+struct l5_mailbox *l5_mailbox_over(uint8_t *byte, uint32_t size);
 
 /* One user more, one less */
 void l5_mailbox_get(struct l5_mailbox *b);

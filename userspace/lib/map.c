@@ -235,74 +235,173 @@ static bool l5_map_size_ok(uint32_t size)
 	       !(size & (size - 1));
 }
 
-/*
- * The regions of a connection go side by side in one area: a process has only
- * so many mappings (vm.max_map_count), and holes are some, too.
- */
-static void *l5_map_region(int fd, uint8_t **at, size_t len, int prot,
-			   uint64_t off)
+int l5_map_ask(int fd, struct l5_map_info *info, struct l5_area *area,
+	       uint32_t n)
 {
-	void *p = mmap64(*at, len, prot, MAP_SHARED | MAP_FIXED, fd, off);
+	memset(info, 0, sizeof(*info));
+	info->size = sizeof(*info);
+	info->version_min = L5_MAP_VERSION;
+	info->version_max = L5_MAP_VERSION;
+	info->areas = (uintptr_t)area;
+	info->nareas = n;
+	if (syscall(SYS_ioctl, fd, L5_IOC_MAP_INFO, info) < 0)
+		return -1;
+	if (info->version != L5_MAP_VERSION) {
+		errno = EPROTONOSUPPORT;
+		return -1;
+	}
+	if (info->nareas > n)
+		info->nareas = n;
+	return 0;
+}
 
-	*at += len;
-	return p == MAP_FAILED ? NULL : p;
+/* More than there are; what does not fit is not known here, either. */
+enum { L5_MAP_AREAS = 32 };
+
+/* What we need of them, in the order of the place they are mapped to */
+static const struct {
+	uint32_t kind;
+	uint32_t access;
+} l5_map_needs[] = {
+	{ L5_AREA_CTRL, L5_AREA_READ | L5_AREA_WRITE },
+	{ L5_AREA_PEER, L5_AREA_READ },
+	{ L5_AREA_STATE, L5_AREA_READ },
+	{ L5_AREA_TX, L5_AREA_READ | L5_AREA_WRITE | L5_AREA_TWICE },
+	{ L5_AREA_RX, L5_AREA_READ | L5_AREA_TWICE },
+};
+
+enum { L5_MAP_NEEDS = sizeof(l5_map_needs) / sizeof(l5_map_needs[0]) };
+
+/* How long the area with our need number @i must be, at least; exactly. */
+static bool l5_map_length_ok(const struct l5_map_info *info, int i,
+			     uint64_t length)
+{
+	switch (l5_map_needs[i].kind) {
+	case L5_AREA_TX:
+		return length == info->tx_size;
+	case L5_AREA_RX:
+		return length == info->rx_size;
+	case L5_AREA_STATE:
+		return length >= sizeof(struct l5_map_state) &&
+		       length <= L5_RING_MAX;
+	default:
+		return length >= sizeof(struct l5_ctrl) &&
+		       length <= L5_RING_MAX;
+	}
+}
+
+/* The area for a need, and how long its mapping is: 0 if there is none. */
+static size_t l5_map_need(const struct l5_map_info *info,
+			  const struct l5_area *area, int need,
+			  const struct l5_area **a)
+{
+	uint32_t access = l5_map_needs[need].access, i;
+
+	for (i = 0; i < info->nareas; i++) {
+		*a = &area[i];
+		if ((*a)->kind != l5_map_needs[need].kind || (*a)->index)
+			continue;
+		if (((*a)->access & access) != access ||
+		    !l5_map_length_ok(info, need, (*a)->length))
+			return 0;
+		return (*a)->length << !!(access & L5_AREA_TWICE);
+	}
+	return 0;
+}
+
+/*
+ * The areas of a connection go side by side: a process has only so many
+ * mappings (vm.max_map_count), and holes are some, too.
+ */
+static bool l5_map_areas(int fd, const struct l5_map_info *info,
+			 const struct l5_area *area, uint8_t *at,
+			 void *place[L5_MAP_NEEDS])
+{
+	const struct l5_area *a;
+	size_t len;
+	int i, prot;
+
+	for (i = 0; i < L5_MAP_NEEDS; i++) {
+		prot = PROT_READ;
+		if (l5_map_needs[i].access & L5_AREA_WRITE)
+			prot |= PROT_WRITE;
+		len = l5_map_need(info, area, i, &a);
+		place[i] = mmap64(at, len, prot, MAP_SHARED | MAP_FIXED, fd,
+				  a->offset);
+		if (place[i] == MAP_FAILED)
+			return false;
+		at += len;
+	}
+	return true;
+}
+
+/* Is what the kernel says there what it said before, and all that we read? */
+static bool l5_map_state_ok(const struct l5_map_mem *mem)
+{
+	const struct l5_map_state *s = mem->state;
+
+	return l5_load(&s->size) >= sizeof(*s) &&
+	       l5_load(&s->version) == L5_MAP_VERSION &&
+	       l5_load(&s->tx_size) == mem->tx_size &&
+	       l5_load(&s->rx_size) == mem->rx_size &&
+	       !l5_load(&s->tx_ring) && !l5_load(&s->rx_ring);
 }
 
 struct l5_map *l5_map_new(int fd)
 {
-	const int rw = PROT_READ | PROT_WRITE;
-	size_t page = sysconf(_SC_PAGESIZE), len;
+	size_t page = sysconf(_SC_PAGESIZE), len = page, part;
+	struct l5_area area[L5_MAP_AREAS];
+	void *place[L5_MAP_NEEDS];
 	struct l5_map_mem mem = { 0 };
+	const struct l5_area *a;
 	struct l5_map_info info;
 	struct l5_map *m;
-	uint8_t *base, *at;
-	int err;
+	uint8_t *base;
+	int err, i;
 
-	if (syscall(SYS_ioctl, fd, L5_IOC_MAP_INFO, &info) < 0)
+	if (l5_map_ask(fd, &info, area, L5_MAP_AREAS))
 		return NULL;
 	if (!l5_map_size_ok(info.tx_size) || !l5_map_size_ok(info.rx_size)) {
-		errno = EPROTO;
+		errno = EPROTONOSUPPORT;
 		return NULL;
+	}
+	/* the struct, then what is mapped; fork() copies the first */
+	for (i = 0; i < L5_MAP_NEEDS; i++) {
+		part = l5_map_need(&info, area, i, &a);
+		if (!part || part % page) {
+			errno = EPROTONOSUPPORT;
+			return NULL;
+		}
+		len += part;
 	}
 	if (l5_map_live() < 0)
 		return NULL;
-
-	/* the struct, three pages and two rings; fork() copies the first */
-	len = 4 * page + 2ul * info.tx_size + 2ul * info.rx_size;
-	base = mmap(NULL, len, rw, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		    -1, 0);
+	base = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (base == MAP_FAILED)
 		return NULL;
-	at = base + page;
-	mem.own = l5_map_region(fd, &at, page, rw, L5_MMAP_OWN);
-	if (!mem.own)
+	if (!l5_map_areas(fd, &info, area, base + page, place))
 		goto fail;
-	mem.peer = l5_map_region(fd, &at, page, PROT_READ, L5_MMAP_PEER);
-	mem.state = l5_map_region(fd, &at, page, PROT_READ, L5_MMAP_STATE);
-	mem.tx = l5_map_region(fd, &at, 2ul * info.tx_size, rw, L5_MMAP_TX);
-	mem.rx = l5_map_region(fd, &at, 2ul * info.rx_size, PROT_READ,
-			       L5_MMAP_RX);
-	if (!mem.peer || !mem.state || !mem.tx || !mem.rx)
-		goto fail;
+	mem.own = place[0];
+	mem.peer = place[1];
+	mem.state = place[2];
+	mem.tx = place[3];
+	mem.rx = place[4];
 	/* asked again: now there is a number */
-	if (syscall(SYS_ioctl, fd, L5_IOC_MAP_INFO, &info) < 0)
+	if (l5_map_ask(fd, &info, NULL, 0))
 		goto fail;
 	mem.tx_size = info.tx_size;
 	mem.rx_size = info.rx_size;
 	mem.id = info.id;
-	if (!mem.id || mem.id >= L5_LOCK_KERNEL ||
-	    l5_load(&mem.state->tx_size) != mem.tx_size ||
-	    l5_load(&mem.state->rx_size) != mem.rx_size ||
-	    l5_load(&mem.state->version)) {
-		errno = EPROTO;
+	if (!mem.id || mem.id >= L5_LOCK_KERNEL || !l5_map_state_ok(&mem)) {
+		errno = EPROTONOSUPPORT;
 		goto fail;
 	}
 	m = (struct l5_map *)base;
 	l5_map_init(m, &mem, &l5_kernel_ops, NULL);
 	m->base = base;
 	m->len = len;
-	if (info.mailbox <= L5_MAILBOX_SIZE)
-		m->mailbox = info.mailbox;
+	m->mailbox = info.mailbox;
 	return m;
 
 fail:
@@ -830,14 +929,31 @@ static void l5_map_drain(struct l5_map *m, struct l5_iov *i, uint64_t pos,
 	}
 }
 
+/* The record that a stream goes on with: as l5_cons_peek(). */
+static int l5_map_payload(struct l5_map *m)
+{
+	int ret;
+
+	do
+		ret = l5_cons_skip(&m->cons, m->own,
+				   l5_map_rx_slot(m, m->cons.head));
+	while (ret == 2);
+	return ret;
+}
+
 /* Over published records without taking them, at most once around. */
 static size_t l5_map_look(struct l5_map *m, struct l5_iov *i, size_t total,
 			  int *err)
 {
-	struct l5_cons c = m->cons;
-	uint64_t start = c.head;
 	size_t done = 0, part;
+	struct l5_cons c;
+	uint64_t start;
 
+	*err = l5_map_payload(m);
+	if (*err <= 0)
+		return 0;
+	c = m->cons;
+	start = c.head;
 	while (done < total && c.head - start < c.size) {
 		*err = l5_cons_peek(&c, l5_map_rx_slot(m, c.head));
 		if (*err <= 0)
@@ -852,6 +968,7 @@ static size_t l5_map_look(struct l5_map *m, struct l5_iov *i, size_t total,
 		c.head += l5_rec_size(c.len);
 		c.off = 0;
 		c.len = 0;
+		c.have = 0;
 	}
 	return done;
 }
@@ -863,7 +980,7 @@ static size_t l5_map_take(struct l5_map *m, int fd, struct l5_iov *i,
 	size_t done = 0, part, freed = 0;
 
 	while (done < total) {
-		*err = l5_cons_peek(c, l5_map_rx_slot(m, c->head));
+		*err = l5_map_payload(m);
 		if (*err <= 0)
 			break;
 		part = c->len - c->off;
@@ -897,7 +1014,7 @@ static ssize_t l5_map_recv_at(struct l5_map *m, int fd, const struct iovec *iov,
 	uint64_t head;
 	int err = 0;
 
-	if (!total || l5_load(&m->state->flags) & ~L5_MAP_FLAGS)
+	if (!total || l5_load(&m->state->flags) & L5_MAP_LEAVE)
 		return L5_TRY_ASK;
 	if (!l5_map_readable(m))
 		return nothing;
@@ -1065,14 +1182,14 @@ ssize_t l5_map_peek(struct l5_map *m, int fd, const void **p)
 	size_t at;
 	int err;
 
-	if (l5_load(&m->state->flags) & ~L5_MAP_FLAGS)
+	if (l5_load(&m->state->flags) & L5_MAP_LEAVE)
 		return L5_TRY_ASK;
 	if (!l5_map_readable(m))
 		return ret;
 	err = l5_map_lock(m, fd, L5_LOCK_RX, &g);
 	if (err)
 		return err;
-	err = l5_cons_peek(&m->cons, l5_map_rx_slot(m, m->cons.head));
+	err = l5_map_payload(m);
 	if (err > 0) {
 		at = (m->cons.head + L5_HDR + m->cons.off) & (m->rx_size - 1);
 		*p = m->rx + at;

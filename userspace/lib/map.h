@@ -172,6 +172,19 @@ struct l5_map {
 int l5_map_live(void);
 
 /**
+ * l5_map_ask() - what is there to map, and on what terms?
+ * @fd: a socket with rings, or a listener
+ * @info: the kernel's answer
+ * @area: and its list
+ * @n: room there; @info->nareas is at most that afterwards
+ *
+ * Return: 0, or -1 with errno: EPROTONOSUPPORT if the module is of a version
+ * that this library is not made for, else as L5_IOC_MAP_INFO.
+ */
+int l5_map_ask(int fd, struct l5_map_info *info, struct l5_area *area,
+	       uint32_t n);
+
+/**
  * l5_map_new() - map the rings of a connected socket
  * @fd: the socket
  *
@@ -179,8 +192,8 @@ int l5_map_live(void);
  * than once, and a process should not.
  *
  * Return: with one reference, or NULL with errno: EAGAIN if RDMA may yet take
- * the connection, EOPNOTSUPP if there will be no rings, ENOTCONN, ENOMEM, or
- * what ioctl() says to a stranger.
+ * the connection, EOPNOTSUPP if there will be no rings, ENOTCONN, ENOMEM,
+ * EPROTONOSUPPORT as l5_map_ask(), or what ioctl() says to a stranger.
  */
 struct l5_map *l5_map_new(int fd);
 
@@ -354,8 +367,8 @@ __u32 l5_leave(__u32 *word, uintptr_t frame)
  * A kernel of the future may have more to say. Who does not understand it makes
  * system calls from then on.
  */
-#define L5_MAP_TX_STOP	(L5_MAP_TX_ASK | ~L5_MAP_FLAGS)
-#define L5_MAP_RX_STOP	(L5_MAP_RX_ASK | ~L5_MAP_FLAGS)
+#define L5_MAP_TX_STOP	(L5_MAP_TX_ASK | L5_MAP_LEAVE)
+#define L5_MAP_RX_STOP	(L5_MAP_RX_ASK | L5_MAP_LEAVE)
 
 /*
  * Has the memory been taken back? Then what was read before this, from any of
@@ -365,7 +378,7 @@ __u32 l5_leave(__u32 *word, uintptr_t frame)
 static inline bool l5_map_gone(const struct l5_map *m)
 {
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	return l5_unlikely(l5_load(&m->state->flags) & ~L5_MAP_FLAGS);
+	return l5_unlikely(l5_load(&m->state->flags) & L5_MAP_LEAVE);
 }
 
 /* After a publication and the full barrier that follows it (F). */
@@ -787,7 +800,8 @@ ssize_t l5_map_send1(struct l5_map *m, int fd, const void *buf, size_t len)
 	l5_store(&own->tx_bytes, l5_load(&own->tx_bytes) + len);
 	waiters = l5_leave(&own->tx_lock, frame);
 	if (l5_unlikely(waiters | l5_load(&m->peer->rx_wait) |
-			(l5_load(&m->state->flags) & ~L5_MAP_RX_ASK)))
+			(l5_load(&m->state->flags) & L5_MAP_MUST &
+			 ~L5_MAP_RX_ASK)))
 		return l5_map_sent(m, fd, len, waiters);
 	return len;
 }
@@ -819,7 +833,7 @@ ssize_t l5_map_recv1(struct l5_map *m, int fd, void *buf, size_t len)
 	head = l5_load(&own->rx_head);
 	if (l5_unlikely(L5_MAP_FLAT ||
 			!l5_map_glance((__u64 *)(rx + (head & mask))) ||
-			l5_load(&m->state->flags) & ~L5_MAP_FLAGS ||
+			l5_load(&m->state->flags) & L5_MAP_LEAVE ||
 			!l5_enter(&own->rx_lock, m->id, m->key + L5_LOCK_RX,
 				  frame)))
 		return l5_map_recv1_slow(m, fd, buf, len, frame, false);

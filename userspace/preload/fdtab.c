@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../lib/l5_counts.h"
 #include "epoll.h"
 #include "fdtab.h"
 #include "say.h"
@@ -439,8 +440,7 @@ static bool may_move(int fd)
 {
 	struct l5_map_info info;
 
-	return syscall(SYS_ioctl, fd, L5_IOC_MAP_INFO, &info) &&
-	       errno == EAGAIN;
+	return l5_map_ask(fd, &info, NULL, 0) && errno == EAGAIN;
 }
 
 /* One use more; the word does not change forever, see count_use(). */
