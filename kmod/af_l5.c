@@ -81,6 +81,7 @@ static int l5_bind(struct socket *sock, struct l5_sockaddr *addr, int len)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
 
+	l5_boot_borrow(l5);
 	l5_opts_push(l5);
 	l5_boot_addr(l5, addr, len);
 	return l5->boot->ops->bind(l5->boot, addr, len);

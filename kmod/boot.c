@@ -2,7 +2,9 @@
 /*
  * AF_L5: the bootstrap socket and what an application does to connect it.
  *
- * The bootstrap is an ordinary TCP or AF_UNIX socket without a file. It wakes
+ * The bootstrap is an ordinary TCP or AF_UNIX socket without a descriptor. It
+ * shows its owner's file and inode number, by which firewalls, security modules
+ * and people find whose the connection is; see l5_boot_borrow(). It wakes
  * the same wait queue as its owner (sk_wq), so that whoever sleeps or polls on
  * the owner hears of both rings and bootstrap, and the bootstrap's own blocking
  * code works unchanged. Before the decision, and for good when it stays, every
@@ -205,6 +207,44 @@ static void l5_af_fill(struct l5_sock *l5, const struct sock *bsk)
 	mutex_unlock(&l5_af_lock);
 }
 
+/* What the bootstrap shows of who holds it; also before it has its sock. */
+static void l5_boot_lend(struct socket *boot, struct socket *sock)
+{
+	/* as READ_ONCE() of those that log a packet, or judge a connection */
+	WRITE_ONCE(boot->file, sock->file);
+	SOCK_INODE(boot)->i_ino = SOCK_INODE(sock)->i_ino;
+	if (boot->sk)
+		l5_sk_set_ino(boot->sk, SOCK_INODE(sock)->i_ino);
+}
+
+/**
+ * l5_boot_borrow() - let the bootstrap show its owner's file
+ * @l5: the socket
+ *
+ * Before anything that gives the bootstrap a peer or a packet: socket() has no
+ * file yet. No reference is taken, as the file's last close closes the
+ * bootstrap first. A socket that the kernel made for itself has none to show.
+ *
+ * Context: a call on the socket.
+ */
+void l5_boot_borrow(struct l5_sock *l5)
+{
+	if (unlikely(!READ_ONCE(l5->boot->file)))
+		WRITE_ONCE(l5->boot->file, l5->sk.sk_socket->file);
+}
+
+/*
+ * The end of a bootstrap. Its family's part first, since until that is through
+ * others look at the file; sock_release() frees the inode of those that have
+ * none. It calls release() again, which finds nothing.
+ */
+static void l5_boot_end(struct socket *boot)
+{
+	boot->ops->release(boot);
+	WRITE_ONCE(boot->file, NULL);
+	sock_release(boot);
+}
+
 /**
  * l5_boot_create() - make the bootstrap of a fresh socket
  * @l5: the socket
@@ -227,6 +267,7 @@ int l5_boot_create(struct l5_sock *l5, struct net *net, int kern)
 	WRITE_ONCE(l5_wakeup, boot->sk->sk_state_change);
 	if (l5->proto != L5PROTO_UNIX)
 		l5_af_fill(l5, boot->sk);
+	l5_boot_lend(boot, l5->sk.sk_socket);
 	l5_boot_attach(l5, boot, l5->sk.sk_socket);
 	l5_opts_inherit(l5, l5);
 	return 0;
@@ -372,7 +413,7 @@ void l5_boot_release(struct l5_sock *l5)
 		l5_reset(l5);
 	l5_rdma_detach(l5, abort);
 	l5_mailbox_release(l5);
-	sock_release(boot);
+	l5_boot_end(boot);
 	if (l5->conn)
 		l5_conn_put(l5->conn);
 }
@@ -588,6 +629,7 @@ int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 	    l5->proto != L5PROTO_UNIX)
 		return l5_disconnect(sock, addr, len, flags);
 
+	l5_boot_borrow(l5);
 	l5_opts_push(l5);
 	l5_boot_error(l5);
 	l5_connect_begin(l5);
@@ -621,6 +663,7 @@ int l5_listen(struct socket *sock, int backlog)
 	bool fresh;
 	int err;
 
+	l5_boot_borrow(l5);
 	l5_opts_push(l5);
 	mutex_lock(&l5->lock);
 	if (l5_state(l5) == L5_CONNECTING) {
@@ -703,6 +746,7 @@ int l5_accept(struct socket *sock, struct socket *newsock, L5_ACCEPT_ARGS)
 		goto err_sock;
 	boot->ops = ops;
 	__module_get(ops->owner);
+	l5_boot_lend(boot, newsock);
 	err = ops->accept(listener->boot, boot, L5_ACCEPT_PASS);
 	if (err)
 		goto err_boot;
@@ -723,7 +767,7 @@ int l5_accept(struct socket *sock, struct socket *newsock, L5_ACCEPT_ARGS)
 	return 0;
 
 err_boot:
-	sock_release(boot);
+	l5_boot_end(boot);
 err_sock:
 	sock_put(&l5->sk);
 	l5_boot_error(listener);

@@ -15,6 +15,7 @@
 #include <linux/sysctl.h>
 #include <linux/timer.h>
 #include <linux/version.h>
+#include <net/sock.h>
 
 #define L5_KERNEL(a, b)	(LINUX_VERSION_CODE >= KERNEL_VERSION(a, b, 0))
 
@@ -94,6 +95,14 @@ static inline struct mem_cgroup *l5_memcg_get(struct mem_cgroup *memcg)
 		return NULL;
 #endif
 	return memcg;
+}
+
+/* who asks for a socket's inode looks here since 6.17 */
+static inline void l5_sk_set_ino(struct sock *sk, unsigned long ino)
+{
+#if L5_KERNEL(6, 17)
+	WRITE_ONCE(sk->sk_ino, ino);
+#endif
 }
 
 static inline struct ctl_table_header *

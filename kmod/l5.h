@@ -7,6 +7,9 @@
  *   l5_sock   the socket an application holds. It owns one bootstrap socket
  *             (TCP or AF_UNIX) from its creation to its release. Freed after
  *             an RCU grace period, since a peer wakes it without a reference.
+ *             The bootstrap borrows its owner's file, without a reference: it
+ *             has one from l5_boot_borrow() until it is closed, and that is
+ *             within the last close of the file.
  *   l5_conn   one meeting of two ends: made by connect(), before the first
  *             packet leaves, in the task that is charged for it. Holds both
  *             rings. Referenced by the client's l5_sock and, once paired, by
@@ -209,7 +212,8 @@ struct l5_conn {
 };
 
 /**
- * struct l5_opts - options of SOL_SOCKET, as l5_opts_push() handed them down
+ * struct l5_opts - options of SOL_SOCKET and fchown(), as l5_opts_push() handed
+ *	them down
  *
  * The fields of struct sock that they set, by the same names.
  */
@@ -225,6 +229,7 @@ struct l5_opts {
 	u32 priority;
 	u32 mark;
 	u32 ll_usec;
+	kuid_t uid;
 	u8 reuse;
 	u8 reuseport;
 	u8 userlocks;
@@ -328,6 +333,7 @@ bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason);
 int l5_boot_create(struct l5_sock *l5, struct net *net, int kern);
 void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
 		    struct socket *sock);
+void l5_boot_borrow(struct l5_sock *l5);
 void l5_boot_release(struct l5_sock *l5);
 void l5_boot_error(struct l5_sock *l5);
 bool l5_boot_addr(struct l5_sock *l5, struct l5_sockaddr *addr, int len);

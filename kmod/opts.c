@@ -9,6 +9,7 @@
  */
 #include <linux/tcp.h>
 #include <net/sock.h>
+#include <net/tcp.h>
 
 #include "l5.h"
 
@@ -29,6 +30,7 @@ static void l5_opts_read(const struct sock *sk, struct l5_opts *o)
 	o->rcvbuf = READ_ONCE(sk->sk_rcvbuf);
 	o->priority = READ_ONCE(sk->sk_priority);
 	o->mark = READ_ONCE(sk->sk_mark);
+	o->uid = READ_ONCE(sk->sk_uid);
 	o->dev = READ_ONCE(sk->sk_bound_dev_if);
 #ifdef CONFIG_NET_RX_BUSY_POLL
 	o->ll_usec = READ_ONCE(sk->sk_ll_usec);
@@ -105,6 +107,11 @@ void l5_opts_push(struct l5_sock *l5)
 	l5_opts_write(bsk, &l5->opts, &new);
 	if (l5->opts.dev != new.dev)
 		sock_bindtoindex(bsk, new.dev, false);
+	/* fchown() */
+	if (!uid_eq(l5->opts.uid, new.uid)) {
+		WRITE_ONCE(bsk->sk_uid, new.uid);
+		SOCK_INODE(l5->boot)->i_uid = new.uid;
+	}
 	l5->opts = new;
 	release_sock(bsk);
 }
@@ -301,6 +308,30 @@ static bool l5_opt_delays(struct l5_sock *l5, int level, int optname,
 	return !copy_from_sockptr(&val, optval, sizeof(val)) && !val;
 }
 
+/*
+ * Of the protocols that can sit on TCP only TLS leaves the socket, its file and
+ * its callbacks to us. The others, and names that nobody knows, do not exist.
+ */
+static int l5_opt_ulp(struct l5_sock *l5, int optname, sockptr_t optval,
+		      unsigned int optlen)
+{
+	char name[TCP_ULP_NAME_MAX] = { };
+	long len;
+
+	if (optlen < 1)
+		return -EINVAL;
+	len = strncpy_from_sockptr(name, optval,
+				   min_t(long, sizeof(name) - 1, optlen));
+	if (len < 0)
+		return -EFAULT;
+	name[len] = 0;
+	if (strcmp(name, "tls"))
+		return -ENOENT;
+	/* what was looked at, and not what may be there by now */
+	return l5->boot->ops->setsockopt(l5->boot, SOL_TCP, optname,
+					 KERNEL_SOCKPTR(name), len);
+}
+
 /**
  * l5_setsockopt() - set an option, the module's own or the bootstrap's
  * @sock: the socket
@@ -343,8 +374,13 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 		if (err)
 			return err;
 	}
+	/* TCP_REPAIR makes a connection */
+	l5_boot_borrow(l5);
 	if (level == SOL_SOCKET)
 		err = sock_setsockopt(l5->boot, level, optname, optval, optlen);
+	else if (level == SOL_TCP && optname == TCP_ULP &&
+		 l5->proto != L5PROTO_UNIX)
+		err = l5_opt_ulp(l5, optname, optval, optlen);
 	else
 		err = l5->boot->ops->setsockopt(l5->boot, level, optname,
 						optval, optlen);
