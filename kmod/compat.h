@@ -12,6 +12,7 @@
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/net.h>
+#include <linux/skbuff.h>
 #include <linux/sysctl.h>
 #include <linux/timer.h>
 #include <linux/version.h>
@@ -102,6 +103,16 @@ static inline void l5_sk_set_ino(struct sock *sk, unsigned long ino)
 {
 #if L5_KERNEL(6, 17)
 	WRITE_ONCE(sk->sk_ino, ino);
+#endif
+}
+
+/* a notification of MSG_ZEROCOPY; there can be memory of a device since 6.16 */
+static inline struct ubuf_info *l5_zerocopy_alloc(struct sock *sk, size_t len)
+{
+#if L5_KERNEL(6, 16)
+	return msg_zerocopy_realloc(sk, len, NULL, false);
+#else
+	return msg_zerocopy_realloc(sk, len, NULL);
 #endif
 }
 

@@ -16,7 +16,8 @@
 /* Flags of a sock that an option sets. */
 #define L5_OPT_FLAGS							\
 	(BIT(SOCK_KEEPOPEN) | BIT(SOCK_LINGER) | BIT(SOCK_BROADCAST) |	\
-	 BIT(SOCK_URGINLINE) | BIT(SOCK_DBG) | BIT(SOCK_LOCALROUTE))
+	 BIT(SOCK_URGINLINE) | BIT(SOCK_DBG) | BIT(SOCK_LOCALROUTE) |	\
+	 BIT(SOCK_ZEROCOPY))
 
 static void l5_opts_read(const struct sock *sk, struct l5_opts *o)
 {
@@ -229,7 +230,6 @@ static bool l5_opt_needs_base(int level, int optname)
 {
 	if (level == SOL_SOCKET)
 		switch (optname) {
-		case SO_ZEROCOPY:
 		case SO_ATTACH_FILTER:
 		case SO_ATTACH_BPF:
 		case SO_PEEK_OFF:
