@@ -3,6 +3,8 @@
  * AF_L5: the socket family, its operations, and the state of a socket.
  */
 #include <linux/module.h>
+#include <net/inet_sock.h>
+#include <net/ipv6.h>
 #include <net/sock.h>
 #include <net/tcp_states.h>
 
@@ -83,7 +85,6 @@ static int l5_bind(struct socket *sock, struct l5_sockaddr *addr, int len)
 
 	l5_boot_borrow(l5);
 	l5_opts_push(l5);
-	l5_boot_addr(l5, addr, len);
 	return l5->boot->ops->bind(l5->boot, addr, len);
 }
 
@@ -105,6 +106,8 @@ static int l5_release(struct socket *sock)
 	l5_boot_release(l5);
 	sock_orphan(sk);
 	sock->sk = NULL;
+	/* the end of a TCP socket would be told by those that know only these */
+	WRITE_ONCE(sk->sk_family, l5_family);
 	sock_put(sk);
 	return 0;
 }
@@ -138,6 +141,42 @@ static const struct proto_ops l5_ops = {
 };
 
 /**
+ * l5_sock_show() - let the kernel take a socket for what its bootstrap is
+ * @l5: the socket
+ *
+ * Security modules judge a call by the family and the protocol of the socket
+ * that the program holds, before the call comes here; SOL_SOCKET's options do
+ * likewise. What they judge is to be a TCP or an AF_UNIX socket, so it has the
+ * size of one. None of our own code looks at the two. No operation of TCP's
+ * own, nor of sockmap or of a ULP, will take it: these ask for &struct proto.
+ *
+ * Context: may sleep. When the socket is new, and when IPV6_ADDRFORM may have
+ * changed the bootstrap.
+ */
+void l5_sock_show(struct l5_sock *l5)
+{
+	const struct sock *bsk = l5->boot->sk;
+
+#if IS_ENABLED(CONFIG_IPV6)
+	if (l5->proto != L5PROTO_UNIX)
+		inet_sk(&l5->sk)->pinet6 = &l5->tcp.inet6;
+#endif
+	l5->sk.sk_protocol = bsk->sk_protocol;
+	WRITE_ONCE(l5->sk.sk_family, READ_ONCE(bsk->sk_family));
+}
+
+/* Labels that a security module may have set where TCP has them. */
+static void l5_sock_destruct(struct sock *sk)
+{
+	if (l5_sk(sk)->proto == L5PROTO_UNIX)
+		return;
+	kfree(rcu_dereference_protected(inet_sk(sk)->inet_opt, 1));
+#if IS_ENABLED(CONFIG_IPV6)
+	txopt_put(rcu_dereference_protected(l5_sk(sk)->tcp.inet6.opt, 1));
+#endif
+}
+
+/**
  * l5_sock_alloc() - make the generic part of a socket
  * @net: its namespace
  * @sock: what the application will hold, or NULL if that is still to come
@@ -160,6 +199,12 @@ struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
 				      "sk_lock-AF_L5", &lock_key);
 	/* a peer wakes us under RCU alone */
 	sock_set_flag(sk, SOCK_RCU_FREE);
+	sk->sk_destruct = l5_sock_destruct;
+	/* its memory is the rings' and the bootstrap's, which are charged */
+	l5_memcg_drop(sk);
+	l5_user_frags_init(sk);
+	/* taken, so that nothing in the kernel takes it over as a TCP socket */
+	sk->sk_user_data = (void *)((unsigned long)sk | SK_USER_DATA_NOCOPY);
 
 	l5 = l5_sk(sk);
 	l5->ln = l5_net(net);
@@ -172,7 +217,6 @@ struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
 	spin_lock_init(&l5->err_lock);
 	INIT_LIST_HEAD(&l5->pending);
 	spin_lock_init(&l5->pending_lock);
-	INIT_HLIST_NODE(&l5->node);
 	INIT_HLIST_NODE(&l5->unix_node);
 	return l5;
 }
@@ -194,7 +238,6 @@ static int l5_create(struct net *net, struct socket *sock, int protocol,
 	if (!l5)
 		return -ENOBUFS;
 	l5->proto = protocol;
-	l5->sk.sk_protocol = protocol;
 	err = l5_boot_create(l5, net, kern);
 	if (err) {
 		sock_orphan(&l5->sk);

@@ -418,23 +418,6 @@ void l5_boot_release(struct l5_sock *l5)
 		l5_conn_put(l5->conn);
 }
 
-/**
- * l5_boot_addr() - accept AF_L5 where the bootstrap's family is meant
- * @l5: the socket
- * @addr: address in kernel memory
- * @len: of it
- *
- * A program that only knows the number it gave to socket() puts it here too.
- */
-bool l5_boot_addr(struct l5_sock *l5, struct l5_sockaddr *addr, int len)
-{
-	if (len < (int)sizeof(addr->sa_family))
-		return false;
-	if (addr->sa_family == l5_family)
-		addr->sa_family = l5_boot_family[l5->proto];
-	return true;
-}
-
 /* Is the handshake over and its outcome still open? */
 bool l5_undecided(struct l5_sock *l5)
 {
@@ -625,8 +608,8 @@ int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 	struct l5_sock *l5 = l5_sk(sock->sk);
 	int err;
 
-	if (l5_boot_addr(l5, addr, len) && addr->sa_family == AF_UNSPEC &&
-	    l5->proto != L5PROTO_UNIX)
+	if (len >= (int)sizeof(addr->sa_family) &&
+	    addr->sa_family == AF_UNSPEC && l5->proto != L5PROTO_UNIX)
 		return l5_disconnect(sock, addr, len, flags);
 
 	l5_boot_borrow(l5);
@@ -739,7 +722,6 @@ int l5_accept(struct socket *sock, struct socket *newsock, L5_ACCEPT_ARGS)
 		return -ENOBUFS;
 	l5->proto = listener->proto;
 	l5->sk.sk_type = SOCK_STREAM;
-	l5->sk.sk_protocol = listener->proto;
 	err = sock_create_lite(listener->boot->sk->sk_family, SOCK_STREAM,
 			       listener->boot->sk->sk_protocol, &boot);
 	if (err)

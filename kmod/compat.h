@@ -98,11 +98,31 @@ static inline struct mem_cgroup *l5_memcg_get(struct mem_cgroup *memcg)
 	return memcg;
 }
 
+/* a socket is charged to nobody; newer kernels have flags in the low bits */
+static inline void l5_memcg_drop(struct sock *sk)
+{
+#ifdef CONFIG_MEMCG
+	unsigned long memcg = (unsigned long)sk->sk_memcg & ~3UL;
+
+	sk->sk_memcg = NULL;
+	if (memcg)
+		css_put(&((struct mem_cgroup *)memcg)->css);
+#endif
+}
+
 /* who asks for a socket's inode looks here since 6.17 */
 static inline void l5_sk_set_ino(struct sock *sk, unsigned long ino)
 {
 #if L5_KERNEL(6, 17)
 	WRITE_ONCE(sk->sk_ino, ino);
+#endif
+}
+
+/* SO_DEVMEM_DONTNEED looks here since 6.12 */
+static inline void l5_user_frags_init(struct sock *sk)
+{
+#if L5_KERNEL(6, 12)
+	xa_init_flags(&sk->sk_user_frags, XA_FLAGS_ALLOC1);
 #endif
 }
 

@@ -54,13 +54,16 @@
 #define L5_H
 
 #include <linux/hash.h>
+#include <linux/ipv6.h>
 #include <linux/list.h>
 #include <linux/mm_types.h>
 #include <linux/mutex.h>
 #include <linux/net.h>
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
+#include <linux/tcp.h>
 #include <linux/timer.h>
+#include <net/af_unix.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
 
@@ -237,7 +240,12 @@ struct l5_opts {
 
 /**
  * struct l5_sock - an AF_L5 socket
- * @sk: generic part, first; its lock guards options only
+ * @sk: generic part, first; its lock guards options only; its sk_node is in
+ *	the namespace's list of sockets, so that it is hashed, as its kernel
+ *	sees it, and in no group of SO_REUSEPORT: it takes no program for one
+ * @tcp: what the kernel takes @sk for, by the family and protocol that it
+ *	shows, see l5_sock_show(); zeroes but for @sk and the way to @tcp.inet6
+ * @un: the same of one over AF_UNIX
  * @ln: its namespace's part of the module
  * @boot: bootstrap socket
  * @state: &enum l5_state, read with l5_state()
@@ -266,11 +274,14 @@ struct l5_opts {
  * @rx_lock: serialises receivers
  * @pending: paired connections that wait for accept()
  * @pending_lock: guards @pending, @closing
- * @node: in the namespace's list of sockets
  * @unix_node: in the table of AF_UNIX listeners, see meet.c
  */
 struct l5_sock {
-	struct sock sk;
+	union {
+		struct sock sk;
+		struct tcp6_sock tcp;
+		struct unix_sock un;
+	};
 	struct l5_net *ln;
 	struct socket *boot;
 	int state;
@@ -299,7 +310,6 @@ struct l5_sock {
 	struct mutex rx_lock;
 	struct list_head pending;
 	spinlock_t pending_lock;
-	struct hlist_node node;
 	struct hlist_node unix_node;
 };
 
@@ -327,6 +337,7 @@ static inline struct l5_end *l5_peer(const struct l5_sock *l5)
 /* af_l5.c */
 extern int l5_family;
 struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern);
+void l5_sock_show(struct l5_sock *l5);
 bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason);
 
 /* boot.c */
@@ -336,7 +347,6 @@ void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
 void l5_boot_borrow(struct l5_sock *l5);
 void l5_boot_release(struct l5_sock *l5);
 void l5_boot_error(struct l5_sock *l5);
-bool l5_boot_addr(struct l5_sock *l5, struct l5_sockaddr *addr, int len);
 int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 	       int flags);
 void l5_connect_settle(struct l5_sock *l5);

@@ -157,6 +157,7 @@ void l5_opts_pull(struct l5_sock *l5)
 	WRITE_ONCE(sk->sk_bound_dev_if, new.dev);
 	WRITE_ONCE(sk->sk_rcvlowat, READ_ONCE(bsk->sk_rcvlowat));
 	l5->opts = new;
+	l5_sock_show(l5);
 	release_sock(bsk);
 	release_sock(sk);
 	if (l5->proto == L5PROTO_UNIX)
@@ -352,10 +353,11 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 
 	if (level == SOL_L5)
 		return l5_setsockopt_own(l5, optname, optval, optlen);
-	if (level == SOL_L5_SOCKET)
+	if (level == SOL_L5_SOCKET) {
 		level = SOL_SOCKET;
-	else if (!l5->boot->ops->setsockopt)
+	} else if (!l5->boot->ops->setsockopt) {
 		return -EOPNOTSUPP;
+	}
 	if (l5_opt_delays(l5, level, optname, optval, optlen))
 		return 0;
 
@@ -374,8 +376,9 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 		if (err)
 			return err;
 	}
-	/* TCP_REPAIR makes a connection */
+	/* TCP_REPAIR makes a connection, SO_REUSEPORT is to be known before */
 	l5_boot_borrow(l5);
+	l5_opts_push(l5);
 	if (level == SOL_SOCKET)
 		err = sock_setsockopt(l5->boot, level, optname, optval, optlen);
 	else if (level == SOL_TCP && optname == TCP_ULP &&
