@@ -3,6 +3,7 @@
  * AF_L5: the socket family, its operations, and the state of a socket.
  */
 #include <linux/module.h>
+#include <linux/sctp.h>
 #include <net/inet_sock.h>
 #include <net/ipv6.h>
 #include <net/sock.h>
@@ -82,7 +83,11 @@ bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason)
 static int l5_bind(struct socket *sock, struct l5_sockaddr *addr, int len)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
+	int err;
 
+	err = l5_boot_judge(l5, SCTP_SOCKOPT_BINDX_ADD, addr, len);
+	if (err)
+		return err;
 	l5_boot_borrow(l5);
 	l5_opts_push(l5);
 	return l5->boot->ops->bind(l5->boot, addr, len);

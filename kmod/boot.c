@@ -18,7 +18,10 @@
  */
 #include <linux/in.h>
 #include <linux/in6.h>
+#include <linux/sctp.h>
+#include <linux/security.h>
 #include <linux/un.h>
+#include <linux/xattr.h>
 #include <net/af_unix.h>
 #include <net/inet_connection_sock.h>
 #include <net/tcp.h>
@@ -43,6 +46,62 @@ struct l5_af_ops {
 
 static DEFINE_MUTEX(l5_af_lock);	/* guards the filling of these two */
 static struct l5_af_ops l5_af[2];
+
+/**
+ * l5_boot_label() - give a socket the class and label of its bootstrap
+ * @l5: the socket
+ *
+ * SELinux marks a new socket by the number given to socket(), after we have
+ * made it, and knows none of ours. Until this was called it judges the socket
+ * as one of no known class, which may not be bound to a port at all; what it
+ * does not see of connect() so, l5_boot_judge() shows it.
+ *
+ * Context: any call on the socket but those that security modules judge by its
+ * address, or where nobody else has it.
+ */
+void l5_boot_label(struct l5_sock *l5)
+{
+	/* others have it right, and readers of theirs may hold no reference */
+	if (security_ismaclabel(XATTR_SELINUX_SUFFIX))
+		security_sk_clone(l5->boot->sk, &l5->sk);
+}
+
+/**
+ * l5_boot_judge() - ask about an address in the bootstrap's name
+ * @l5: the socket
+ * @what: SCTP_SOCKOPT_BINDX_ADD or SCTP_SOCKOPT_CONNECTX
+ * @addr: to bind, or to connect to
+ * @len: of @addr
+ *
+ * Of the questions that a system call asks security modules this is the one
+ * that a module can ask as well. SELinux answers it as it does TCP.
+ *
+ * Context: may sleep.
+ * Return: 0 or an error for the caller.
+ */
+int l5_boot_judge(struct l5_sock *l5, int what, struct l5_sockaddr *addr,
+		  int len)
+{
+	struct sock *bsk = l5->boot->sk;
+	int err;
+
+	if (l5->proto == L5PROTO_UNIX)
+		return 0;
+	/* any other the bootstrap refuses, and more than one is no address */
+	if (len >= (int)sizeof(struct sockaddr_in6) &&
+	    addr->sa_family == AF_INET6)
+		len = sizeof(struct sockaddr_in6);
+	else if (len >= (int)sizeof(struct sockaddr_in) &&
+		 (addr->sa_family == AF_INET || addr->sa_family == AF_UNSPEC))
+		len = sizeof(struct sockaddr_in);
+	else
+		return 0;
+	lock_sock(bsk);
+	err = security_sctp_bind_connect(bsk, what, (struct sockaddr *)addr,
+					 len);
+	release_sock(bsk);
+	return err;
+}
 
 /* What sk_state_change was before; the same function for all of them. */
 static void (*l5_wakeup)(struct sock *sk);
@@ -612,6 +671,9 @@ int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 	    addr->sa_family == AF_UNSPEC && l5->proto != L5PROTO_UNIX)
 		return l5_disconnect(sock, addr, len, flags);
 
+	err = l5_boot_judge(l5, SCTP_SOCKOPT_CONNECTX, addr, len);
+	if (err)
+		return err;
 	l5_boot_borrow(l5);
 	l5_opts_push(l5);
 	l5_boot_error(l5);
@@ -743,6 +805,7 @@ int l5_accept(struct socket *sock, struct socket *newsock, L5_ACCEPT_ARGS)
 	sock_graft(&l5->sk, newsock);
 	l5_boot_attach(l5, boot, newsock);
 	l5_opts_inherit(l5, listener);
+	l5_boot_label(l5);
 	l5_accepted(l5, listener, conn);
 	l5_net_add(l5);
 	newsock->state = SS_CONNECTED;

@@ -345,6 +345,9 @@ int l5_boot_create(struct l5_sock *l5, struct net *net, int kern);
 void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
 		    struct socket *sock);
 void l5_boot_borrow(struct l5_sock *l5);
+void l5_boot_label(struct l5_sock *l5);
+int l5_boot_judge(struct l5_sock *l5, int what, struct l5_sockaddr *addr,
+		  int len);
 void l5_boot_release(struct l5_sock *l5);
 void l5_boot_error(struct l5_sock *l5);
 int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,

@@ -351,8 +351,10 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 	bool base;
 	int err;
 
-	if (level == SOL_L5)
+	if (level == SOL_L5) {
+		l5_boot_label(l5);
 		return l5_setsockopt_own(l5, optname, optval, optlen);
+	}
 	if (level == SOL_L5_SOCKET) {
 		level = SOL_SOCKET;
 	} else if (!l5->boot->ops->setsockopt) {
@@ -491,8 +493,10 @@ int l5_getsockopt(struct socket *sock, int level, int optname,
 	struct l5_sock *l5 = l5_sk(sock->sk);
 	struct socket *boot = l5->boot;
 
-	if (level == SOL_L5)
+	if (level == SOL_L5) {
+		l5_boot_label(l5);
 		return l5_getsockopt_own(l5, optname, optval, optlen);
+	}
 	if (!boot->ops->getsockopt)
 		return -EOPNOTSUPP;
 	return boot->ops->getsockopt(boot, level, optname, optval, optlen);
