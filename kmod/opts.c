@@ -7,6 +7,7 @@
  * handed down before the bootstrap is used next, and only what has changed
  * since: TCP tunes some of the same fields itself.
  */
+#include <linux/bpf-cgroup.h>
 #include <linux/tcp.h>
 #include <net/sock.h>
 #include <net/tcp.h>
@@ -310,6 +311,33 @@ static bool l5_opt_delays(struct l5_sock *l5, int level, int optname,
 }
 
 /*
+ * What SOL_L5_SOCKET is for: options that the kernel takes on the owner, where
+ * they would mean nothing, or refuses there. No others, since whoever judges
+ * options knows these by the level SOL_SOCKET.
+ */
+static int l5_opt_allowed(int optname)
+{
+	switch (optname) {
+	case SO_PEEK_OFF:
+	case SO_ATTACH_FILTER:
+	case SO_ATTACH_BPF:
+	case SO_DETACH_FILTER:
+	case SO_LOCK_FILTER:
+	case SO_ATTACH_REUSEPORT_CBPF:
+	case SO_ATTACH_REUSEPORT_EBPF:
+	case SO_DETACH_REUSEPORT_BPF:
+		break;
+	default:
+		return -ENOPROTOOPT;
+	}
+#ifdef CONFIG_CGROUP_BPF
+	if (cgroup_bpf_enabled(CGROUP_SETSOCKOPT))
+		return -EPERM;
+#endif
+	return 0;
+}
+
+/*
  * Of the protocols that can sit on TCP only TLS leaves the socket, its file and
  * its callbacks to us. The others, and names that nobody knows, do not exist.
  */
@@ -356,6 +384,9 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 		return l5_setsockopt_own(l5, optname, optval, optlen);
 	}
 	if (level == SOL_L5_SOCKET) {
+		err = l5_opt_allowed(optname);
+		if (err)
+			return err;
 		level = SOL_SOCKET;
 	} else if (!l5->boot->ops->setsockopt) {
 		return -EOPNOTSUPP;

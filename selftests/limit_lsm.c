@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What confines a program confines its AF_L5 sockets: Landlock's rules for TCP
- * ports and its scope of abstract AF_UNIX addresses. Each call is made on a plain socket too, inside the
+ * ports and its scope of abstract AF_UNIX addresses, and programs of a cgroup
+ * that judge setsockopt(). Each call is made on a plain socket too, inside the
  * same sandbox, and both have to get the same answer.
  */
 #include <errno.h>
+#include <linux/bpf.h>
+#include <linux/filter.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -298,6 +303,96 @@ TEST_F_TIMEOUT(limit, family_in_address, 300)
 		EXPECT_EQ(EAFNOSUPPORT, errno);
 		close(c);
 	}
+}
+
+static int bpf(int cmd, union bpf_attr *attr)
+{
+	return syscall(SYS_bpf, cmd, attr, sizeof(*attr));
+}
+
+/* A program for a cgroup that refuses setsockopt() of @level. */
+static int refuse_level(int level)
+{
+	const struct bpf_insn insns[] = {
+		/* r2 = ctx->level; r0 = r2 != level */
+		{ BPF_LDX | BPF_W | BPF_MEM, BPF_REG_2, BPF_REG_1,
+		  offsetof(struct bpf_sockopt, level), 0 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 1 },
+		{ BPF_JMP | BPF_JNE | BPF_K, BPF_REG_2, 0, 1, level },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0 },
+		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
+	};
+	union bpf_attr attr;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.prog_type = BPF_PROG_TYPE_CGROUP_SOCKOPT;
+	attr.expected_attach_type = BPF_CGROUP_SETSOCKOPT;
+	attr.insns = (unsigned long)insns;
+	attr.insn_cnt = ARRAY_SIZE(insns);
+	attr.license = (unsigned long)"GPL";
+	return bpf(BPF_PROG_LOAD, &attr);
+}
+
+/* The root of cgroup v2, mounted for this test if it is nowhere. */
+static int cgroup_root(void)
+{
+	int fd = open("/sys/fs/cgroup/cgroup.procs", O_RDONLY);
+
+	if (fd >= 0) {
+		close(fd);
+		return open("/sys/fs/cgroup", O_RDONLY | O_DIRECTORY);
+	}
+	mkdir("/tmp/l5_cgroup", 0700);
+	if (mount("none", "/tmp/l5_cgroup", "cgroup2", 0, NULL) &&
+	    errno != EBUSY)
+		return -1;
+	return open("/tmp/l5_cgroup", O_RDONLY | O_DIRECTORY);
+}
+
+/*
+ * A program of a cgroup that judges SOL_SOCKET does not know that
+ * SOL_L5_SOCKET means the same. So while there is any, that level is shut.
+ */
+TEST_F_TIMEOUT(limit, cgroup_judges_options, 300)
+{
+	int fd, prog, dir, one = 1, off = 0;
+	union bpf_attr attr;
+
+	fd = end_socket(END_L5, AF_INET);
+	ASSERT_LE(0, fd);
+	/* what needs it, and what does not */
+	EXPECT_EQ(0, setsockopt(fd, SOL_L5_SOCKET, SO_LOCK_FILTER, &off,
+				sizeof(off)));
+	EXPECT_EQ(-1, setsockopt(fd, SOL_L5_SOCKET, SO_REUSEADDR, &one,
+				 sizeof(one)));
+	EXPECT_EQ(ENOPROTOOPT, errno);
+	EXPECT_EQ(-1, setsockopt(fd, SOL_L5_SOCKET, SO_MARK, &one,
+				 sizeof(one)));
+	EXPECT_EQ(ENOPROTOOPT, errno);
+
+	prog = refuse_level(SOL_SOCKET);
+	ASSERT_LE(0, prog);
+	dir = cgroup_root();
+	ASSERT_LE(0, dir);
+	memset(&attr, 0, sizeof(attr));
+	attr.target_fd = dir;
+	attr.attach_bpf_fd = prog;
+	attr.attach_type = BPF_CGROUP_SETSOCKOPT;
+	ASSERT_EQ(0, bpf(BPF_PROG_ATTACH, &attr));
+	EXPECT_EQ(-1, setsockopt(fd, SOL_SOCKET, SO_LOCK_FILTER, &off,
+				 sizeof(off)));
+	EXPECT_EQ(EPERM, errno);
+	EXPECT_EQ(-1, setsockopt(fd, SOL_L5_SOCKET, SO_LOCK_FILTER, &off,
+				 sizeof(off)));
+	EXPECT_EQ(EPERM, errno);
+	ASSERT_EQ(0, bpf(BPF_PROG_DETACH, &attr));
+	EXPECT_EQ(0, setsockopt(fd, SOL_L5_SOCKET, SO_LOCK_FILTER, &off,
+				sizeof(off)));
+	close(prog);
+	close(dir);
+	close(fd);
+	umount("/tmp/l5_cgroup");
+	rmdir("/tmp/l5_cgroup");
 }
 
 TEST_HARNESS_MAIN

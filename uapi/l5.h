@@ -31,8 +31,12 @@
 
 /*
  * setsockopt() at this level sets an option of SOL_SOCKET on the bootstrap
- * socket, for those that the kernel refuses to any family but AF_INET and
- * AF_INET6 (SO_REUSEPORT, SO_ZEROCOPY) or keeps to itself (SO_ATTACH_FILTER).
+ * socket, for those that would mean nothing on any other, or are refused there:
+ * SO_PEEK_OFF, SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_DETACH_FILTER,
+ * SO_LOCK_FILTER, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF and
+ * SO_DETACH_REUSEPORT_BPF. All others are ENOPROTOOPT. It is EPERM while any
+ * cgroup of the machine has a BPF program that judges setsockopt(), since that
+ * knows them by SOL_SOCKET.
  */
 #define SOL_L5_SOCKET		0x4c36
 
