@@ -313,4 +313,3 @@ module_exit(l5_exit);
 
 MODULE_DESCRIPTION("AF_L5: sockets over shared memory and RDMA");
 MODULE_LICENSE("GPL");
-MODULE_ALIAS_NETPROTO(18);

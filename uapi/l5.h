@@ -14,8 +14,10 @@
  * The family number is the module's to say, never the program's: numbers
  * below AF_MAX all have a name, so the module takes one that no kernel code
  * ever used, and its parameter "family" chooses another. Read it from
- * L5_FAMILY_PATH; the default below is only for when that file is missing,
- * because the module is not loaded yet and the number will load it.
+ * L5_FAMILY_PATH; the default below is only for when that file is missing. It
+ * loads no module by itself: whether unprivileged programs may have that done
+ * is for the administrator to say, by an alias net-pf-18. The number is one for
+ * socket() alone: addresses have AF_INET, AF_INET6 or AF_UNIX.
  */
 #define L5_FAMILY_DEFAULT	18
 #define L5_FAMILY_PATH		"/sys/module/af_l5/parameters/family"

@@ -47,7 +47,7 @@ static inline int l5_family_loaded(void)
 /**
  * l5_family() - the number to give to socket()
  *
- * Return: the loaded module's, else the default, which loads the module.
+ * Return: the loaded module's, else the default, which nothing has yet.
  */
 static inline int l5_family(void)
 {
