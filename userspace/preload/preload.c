@@ -53,6 +53,7 @@ enum {
 };
 
 static atomic_int family = FAMILY_UNKNOWN;
+static int labels;		/* l5_family_labels() */
 
 /* The environment, read once: what to redirect is a bit per L5PROTO_*. */
 static atomic_uint wanted;
@@ -166,6 +167,7 @@ __attribute__((constructor)) static void start(void)
 	int loaded = l5_family_loaded();
 
 	read_env();
+	labels = l5_family_labels();
 	if (loaded > 0)
 		family = loaded;
 #ifdef L5_FULL
@@ -256,7 +258,7 @@ static int l5_socket(int type, int l5proto)
 	if (!f)
 		return -1;
 	fd = syscall(SYS_socket, f, type, l5proto);
-	if (fd >= 0 && f != family && !is_l5(fd)) {
+	if (fd >= 0 && (f != family || labels) && !is_l5(fd)) {
 		syscall(SYS_close, fd);
 		errno = EAFNOSUPPORT;
 		fd = -1;
