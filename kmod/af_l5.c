@@ -111,7 +111,7 @@ static int l5_release(struct socket *sock)
 	l5_boot_release(l5);
 	sock_orphan(sk);
 	sock->sk = NULL;
-	/* the end of a TCP socket would be told by those that know only these */
+	/* the end of a TCP socket is told by those that would look into it */
 	WRITE_ONCE(sk->sk_family, l5_family);
 	sock_put(sk);
 	return 0;

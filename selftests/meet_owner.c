@@ -82,7 +82,8 @@ static bool find_tcp(const char *table, int local, int remote, int *uid,
 	FILE *f = fopen(table, "r");
 
 	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, " %*d: %*[0-9A-F]:%x %*[0-9A-F]:%x %*x %*x:%*x %*x:%*x %*x %u %*d %lu",
+		if (sscanf(line,
+			   " %*d: %*[0-9A-F]:%x %*[0-9A-F]:%x %*x %*x:%*x %*x:%*x %*x %u %*d %lu",
 			   &lport, &rport, &u, &i) != 4)
 			continue;
 		if ((int)lport != local || (remote >= 0 &&
@@ -193,6 +194,13 @@ TEST_F_TIMEOUT(owner, unix_table, 300)
 	}
 }
 
+/* Does ss name this process and its descriptor? The status of grep. */
+static int shown(const char *filter, int port, int fd)
+{
+	return sh("ss %s = :%d | grep -q 'pid=%d,fd=%d)'", filter, port,
+		  getpid(), fd);
+}
+
 TEST_F_TIMEOUT(owner, ss, 300)
 {
 	struct trio t;
@@ -202,12 +210,9 @@ TEST_F_TIMEOUT(owner, ss, 300)
 		SKIP(return, "no ss");
 	for (k = END_TCP; k <= END_L5; k++) {
 		ASSERT_TRUE(trio_open(&t, k, "127.0.0.1:0"));
-		EXPECT_EQ(0, sh("ss -Htlnp sport = :%d | grep -q 'pid=%d,fd=%d)'",
-				port_here(t.l), getpid(), t.l));
-		EXPECT_EQ(0, sh("ss -Htnp dport = :%d | grep -q 'pid=%d,fd=%d)'",
-				port_here(t.l), getpid(), t.c));
-		EXPECT_EQ(0, sh("ss -Htnp sport = :%d | grep -q 'pid=%d,fd=%d)'",
-				port_here(t.l), getpid(), t.s));
+		EXPECT_EQ(0, shown("-Htlnp sport", port_here(t.l), t.l));
+		EXPECT_EQ(0, shown("-Htnp dport", port_here(t.l), t.c));
+		EXPECT_EQ(0, shown("-Htnp sport", port_here(t.l), t.s));
 		trio_close(&t);
 	}
 }
