@@ -216,6 +216,8 @@ int l5_set_rcvlowat(struct sock *sk, int val)
 	struct sock *bsk = l5->boot->sk;
 	int err = 0;
 
+	/* TCP bounds it by SO_RCVBUF, if that was set */
+	l5_opts_push(l5);
 	lock_sock(bsk);
 	if (l5->boot->ops->set_rcvlowat)
 		err = l5->boot->ops->set_rcvlowat(bsk, val);
