@@ -3,6 +3,9 @@
  * AF_L5: the socket family, its operations, and the state of a socket.
  */
 #include <linux/module.h>
+#include <linux/sctp.h>
+#include <net/inet_sock.h>
+#include <net/ipv6.h>
 #include <net/sock.h>
 #include <net/tcp_states.h>
 
@@ -87,9 +90,13 @@ bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason)
 static int l5_bind(struct socket *sock, struct l5_sockaddr *addr, int len)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
+	int err;
 
+	err = l5_boot_judge(l5, SCTP_SOCKOPT_BINDX_ADD, addr, len);
+	if (err)
+		return err;
+	l5_boot_borrow(l5);
 	l5_opts_push(l5);
-	l5_boot_addr(l5, addr, len);
 	return l5->boot->ops->bind(l5->boot, addr, len);
 }
 
@@ -111,6 +118,8 @@ static int l5_release(struct socket *sock)
 	l5_boot_release(l5);
 	sock_orphan(sk);
 	sock->sk = NULL;
+	/* the end of a TCP socket is told by those that would look into it */
+	WRITE_ONCE(sk->sk_family, l5_family);
 	sock_put(sk);
 	return 0;
 }
@@ -144,6 +153,42 @@ static const struct proto_ops l5_ops = {
 };
 
 /**
+ * l5_sock_show() - let the kernel take a socket for what its bootstrap is
+ * @l5: the socket
+ *
+ * Security modules judge a call by the family and the protocol of the socket
+ * that the program holds, before the call comes here; SOL_SOCKET's options do
+ * likewise. What they judge is to be a TCP or an AF_UNIX socket, so it has the
+ * size of one. None of our own code looks at the two. No operation of TCP's
+ * own, nor of sockmap or of a ULP, will take it: these ask for &struct proto.
+ *
+ * Context: may sleep. When the socket is new, and when IPV6_ADDRFORM may have
+ * changed the bootstrap.
+ */
+void l5_sock_show(struct l5_sock *l5)
+{
+	const struct sock *bsk = l5->boot->sk;
+
+#if IS_ENABLED(CONFIG_IPV6)
+	if (l5->proto != L5PROTO_UNIX)
+		inet_sk(&l5->sk)->pinet6 = &l5->tcp.inet6;
+#endif
+	l5->sk.sk_protocol = bsk->sk_protocol;
+	WRITE_ONCE(l5->sk.sk_family, READ_ONCE(bsk->sk_family));
+}
+
+/* Labels that a security module may have set where TCP has them. */
+static void l5_sock_destruct(struct sock *sk)
+{
+	if (l5_sk(sk)->proto == L5PROTO_UNIX)
+		return;
+	kfree(rcu_dereference_protected(inet_sk(sk)->inet_opt, 1));
+#if IS_ENABLED(CONFIG_IPV6)
+	txopt_put(rcu_dereference_protected(l5_sk(sk)->tcp.inet6.opt, 1));
+#endif
+}
+
+/**
  * l5_sock_alloc() - make the generic part of a socket
  * @net: its namespace
  * @sock: what the application will hold, or NULL if that is still to come
@@ -166,6 +211,12 @@ struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
 				      "sk_lock-AF_L5", &lock_key);
 	/* a peer wakes us under RCU alone */
 	sock_set_flag(sk, SOCK_RCU_FREE);
+	sk->sk_destruct = l5_sock_destruct;
+	/* its memory is the rings' and the bootstrap's, which are charged */
+	l5_memcg_drop(sk);
+	l5_user_frags_init(sk);
+	/* taken, so that nothing in the kernel takes it over as a TCP socket */
+	sk->sk_user_data = (void *)((unsigned long)sk | SK_USER_DATA_NOCOPY);
 
 	l5 = l5_sk(sk);
 	l5->ln = l5_net(net);
@@ -180,7 +231,6 @@ struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
 	INIT_LIST_HEAD(&l5->pending);
 	spin_lock_init(&l5->pending_lock);
 	INIT_WORK(&l5->listened, l5_boot_listened);
-	INIT_HLIST_NODE(&l5->node);
 	return l5;
 }
 
@@ -203,7 +253,6 @@ static int l5_create(struct net *net, struct socket *sock, int protocol,
 	if (!l5)
 		return -ENOBUFS;
 	l5->proto = protocol;
-	l5->sk.sk_protocol = protocol;
 	err = l5_boot_create(l5, net, kern);
 	if (err) {
 		sock_orphan(&l5->sk);
@@ -289,4 +338,3 @@ module_exit(l5_exit);
 
 MODULE_DESCRIPTION("AF_L5: sockets over shared memory and RDMA");
 MODULE_LICENSE("GPL");
-MODULE_ALIAS_NETPROTO(18);

@@ -2,7 +2,9 @@
 /*
  * AF_L5: the bootstrap socket and what an application does to connect it.
  *
- * The bootstrap is an ordinary TCP or AF_UNIX socket without a file. It wakes
+ * The bootstrap is an ordinary TCP or AF_UNIX socket without a descriptor. It
+ * shows its owner's file and inode number, by which firewalls, security modules
+ * and people find whose the connection is; see l5_boot_borrow(). It wakes
  * the same wait queue as its owner (sk_wq), so that whoever sleeps or polls on
  * the owner hears of both rings and bootstrap, and the bootstrap's own blocking
  * code works unchanged. Before the decision, and for good when it stays, every
@@ -21,7 +23,10 @@
  */
 #include <linux/in.h>
 #include <linux/in6.h>
+#include <linux/sctp.h>
+#include <linux/security.h>
 #include <linux/un.h>
+#include <linux/xattr.h>
 #include <net/af_unix.h>
 #include <net/inet_connection_sock.h>
 #include <net/tcp.h>
@@ -48,6 +53,62 @@ struct l5_af_ops {
 
 static DEFINE_MUTEX(l5_af_lock);	/* guards the filling of these two */
 static struct l5_af_ops l5_af[2];
+
+/**
+ * l5_boot_label() - give a socket the class and label of its bootstrap
+ * @l5: the socket
+ *
+ * SELinux marks a new socket by the number given to socket(), after we have
+ * made it, and knows none of ours. Until this was called it judges the socket
+ * as one of no known class, which may not be bound to a port at all; what it
+ * does not see of connect() so, l5_boot_judge() shows it.
+ *
+ * Context: any call on the socket but those that security modules judge by its
+ * address, or where nobody else has it.
+ */
+void l5_boot_label(struct l5_sock *l5)
+{
+	/* others have it right, and readers of theirs may hold no reference */
+	if (security_ismaclabel(XATTR_SELINUX_SUFFIX))
+		security_sk_clone(l5->boot->sk, &l5->sk);
+}
+
+/**
+ * l5_boot_judge() - ask about an address in the bootstrap's name
+ * @l5: the socket
+ * @what: SCTP_SOCKOPT_BINDX_ADD or SCTP_SOCKOPT_CONNECTX
+ * @addr: to bind, or to connect to
+ * @len: of @addr
+ *
+ * Of the questions that a system call asks security modules this is the one
+ * that a module can ask as well. SELinux answers it as it does TCP.
+ *
+ * Context: may sleep.
+ * Return: 0 or an error for the caller.
+ */
+int l5_boot_judge(struct l5_sock *l5, int what, struct l5_sockaddr *addr,
+		  int len)
+{
+	struct sock *bsk = l5->boot->sk;
+	int err;
+
+	if (l5->proto == L5PROTO_UNIX)
+		return 0;
+	/* any other the bootstrap refuses, and more than one is no address */
+	if (len >= (int)sizeof(struct sockaddr_in6) &&
+	    addr->sa_family == AF_INET6)
+		len = sizeof(struct sockaddr_in6);
+	else if (len >= (int)sizeof(struct sockaddr_in) &&
+		 (addr->sa_family == AF_INET || addr->sa_family == AF_UNSPEC))
+		len = sizeof(struct sockaddr_in);
+	else
+		return 0;
+	lock_sock(bsk);
+	err = security_sctp_bind_connect(bsk, what, (struct sockaddr *)addr,
+					 len);
+	release_sock(bsk);
+	return err;
+}
 
 /* What the callbacks were before; the same functions for all sockets. */
 static void (*l5_wakeup)(struct sock *sk);
@@ -318,6 +379,44 @@ static void l5_af_fill(struct l5_sock *l5, const struct sock *bsk)
 	mutex_unlock(&l5_af_lock);
 }
 
+/* What the bootstrap shows of who holds it; also before it has its sock. */
+static void l5_boot_lend(struct socket *boot, struct socket *sock)
+{
+	/* as READ_ONCE() of those that log a packet, or judge a connection */
+	WRITE_ONCE(boot->file, sock->file);
+	SOCK_INODE(boot)->i_ino = SOCK_INODE(sock)->i_ino;
+	if (boot->sk)
+		l5_sk_set_ino(boot->sk, SOCK_INODE(sock)->i_ino);
+}
+
+/**
+ * l5_boot_borrow() - let the bootstrap show its owner's file
+ * @l5: the socket
+ *
+ * Before anything that gives the bootstrap a peer or a packet: socket() has no
+ * file yet. No reference is taken, as the file's last close closes the
+ * bootstrap first. A socket that the kernel made for itself has none to show.
+ *
+ * Context: a call on the socket.
+ */
+void l5_boot_borrow(struct l5_sock *l5)
+{
+	if (unlikely(!READ_ONCE(l5->boot->file)))
+		WRITE_ONCE(l5->boot->file, l5->sk.sk_socket->file);
+}
+
+/*
+ * The end of a bootstrap. Its family's part first, since until that is through
+ * others look at the file; sock_release() frees the inode of those that have
+ * none. It calls release() again, which finds nothing.
+ */
+static void l5_boot_end(struct socket *boot)
+{
+	boot->ops->release(boot);
+	WRITE_ONCE(boot->file, NULL);
+	sock_release(boot);
+}
+
 /**
  * l5_boot_create() - make the bootstrap of a fresh socket
  * @l5: the socket
@@ -341,6 +440,7 @@ int l5_boot_create(struct l5_sock *l5, struct net *net, int kern)
 	WRITE_ONCE(l5_report, boot->sk->sk_error_report);
 	if (l5->proto != L5PROTO_UNIX)
 		l5_af_fill(l5, boot->sk);
+	l5_boot_lend(boot, l5->sk.sk_socket);
 	l5_boot_attach(l5, boot, l5->sk.sk_socket);
 	l5_opts_inherit(l5, l5);
 	return 0;
@@ -515,27 +615,10 @@ void l5_boot_release(struct l5_sock *l5)
 		l5_reset(l5);
 	l5_rdma_detach(l5, abort);
 	l5_mailbox_release(l5);
-	sock_release(boot);
+	l5_boot_end(boot);
 	if (l5->conn)
 		l5_conn_put(l5->conn);
 	l5_payer_put(&l5->payer);
-}
-
-/**
- * l5_boot_addr() - accept AF_L5 where the bootstrap's family is meant
- * @l5: the socket
- * @addr: address in kernel memory
- * @len: of it
- *
- * A program that only knows the number it gave to socket() puts it here too.
- */
-bool l5_boot_addr(struct l5_sock *l5, struct l5_sockaddr *addr, int len)
-{
-	if (len < (int)sizeof(addr->sa_family))
-		return false;
-	if (addr->sa_family == l5_family)
-		addr->sa_family = l5_boot_family[l5->proto];
-	return true;
 }
 
 /* Is the handshake over and its outcome still open? */
@@ -748,10 +831,14 @@ int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 	struct l5_sock *l5 = l5_sk(sock->sk);
 	int err;
 
-	if (l5_boot_addr(l5, addr, len) && addr->sa_family == AF_UNSPEC &&
-	    l5->proto != L5PROTO_UNIX)
+	if (len >= (int)sizeof(addr->sa_family) &&
+	    addr->sa_family == AF_UNSPEC && l5->proto != L5PROTO_UNIX)
 		return l5_disconnect(sock, addr, len, flags);
 
+	err = l5_boot_judge(l5, SCTP_SOCKOPT_CONNECTX, addr, len);
+	if (err)
+		return err;
+	l5_boot_borrow(l5);
 	l5_opts_push(l5);
 	l5_boot_error(l5);
 	l5_connect_begin(l5);
@@ -789,6 +876,7 @@ int l5_listen(struct socket *sock, int backlog)
 	bool fresh;
 	int err;
 
+	l5_boot_borrow(l5);
 	l5_opts_push(l5);
 	l5_listen_settle(l5);
 	mutex_lock(&l5->lock);
@@ -872,13 +960,13 @@ int l5_accept(struct socket *sock, struct socket *newsock, L5_ACCEPT_ARGS)
 		return -ENOBUFS;
 	l5->proto = listener->proto;
 	l5->sk.sk_type = SOCK_STREAM;
-	l5->sk.sk_protocol = listener->proto;
 	err = sock_create_lite(listener->boot->sk->sk_family, SOCK_STREAM,
 			       listener->boot->sk->sk_protocol, &boot);
 	if (err)
 		goto err_sock;
 	boot->ops = ops;
 	__module_get(ops->owner);
+	l5_boot_lend(boot, newsock);
 	err = ops->accept(listener->boot, boot, L5_ACCEPT_PASS);
 	if (err)
 		goto err_boot;
@@ -887,13 +975,14 @@ int l5_accept(struct socket *sock, struct socket *newsock, L5_ACCEPT_ARGS)
 	sock_graft(&l5->sk, newsock);
 	l5_boot_attach(l5, boot, newsock);
 	l5_opts_inherit(l5, listener);
+	l5_boot_label(l5);
 	l5_accepted(l5, listener, conn);
 	l5_net_add(l5);
 	newsock->state = SS_CONNECTED;
 	return 0;
 
 err_boot:
-	sock_release(boot);
+	l5_boot_end(boot);
 err_sock:
 	sock_put(&l5->sk);
 	l5_boot_error(listener);

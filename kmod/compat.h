@@ -12,9 +12,11 @@
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/net.h>
+#include <linux/skbuff.h>
 #include <linux/sysctl.h>
 #include <linux/timer.h>
 #include <linux/version.h>
+#include <net/sock.h>
 
 #define L5_KERNEL(a, b)	(LINUX_VERSION_CODE >= KERNEL_VERSION(a, b, 0))
 
@@ -104,6 +106,44 @@ static inline struct mem_cgroup *l5_memcg_get(struct mem_cgroup *memcg)
 		return NULL;
 #endif
 	return memcg;
+}
+
+/* a socket is charged to nobody; newer kernels have flags in the low bits */
+static inline void l5_memcg_drop(struct sock *sk)
+{
+#ifdef CONFIG_MEMCG
+	unsigned long memcg = (unsigned long)sk->sk_memcg & ~3UL;
+
+	sk->sk_memcg = NULL;
+	if (memcg)
+		css_put(&((struct mem_cgroup *)memcg)->css);
+#endif
+}
+
+/* who asks for a socket's inode looks here since 6.17 */
+static inline void l5_sk_set_ino(struct sock *sk, unsigned long ino)
+{
+#if L5_KERNEL(6, 17)
+	WRITE_ONCE(sk->sk_ino, ino);
+#endif
+}
+
+/* SO_DEVMEM_DONTNEED looks here since 6.12 */
+static inline void l5_user_frags_init(struct sock *sk)
+{
+#if L5_KERNEL(6, 12)
+	xa_init_flags(&sk->sk_user_frags, XA_FLAGS_ALLOC1);
+#endif
+}
+
+/* a notification of MSG_ZEROCOPY; there can be memory of a device since 6.16 */
+static inline struct ubuf_info *l5_zerocopy_alloc(struct sock *sk, size_t len)
+{
+#if L5_KERNEL(6, 16)
+	return msg_zerocopy_realloc(sk, len, NULL, false);
+#else
+	return msg_zerocopy_realloc(sk, len, NULL);
+#endif
 }
 
 static inline struct ctl_table_header *

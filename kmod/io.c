@@ -359,6 +359,7 @@ static int l5_wait_rx(struct l5_sock *l5, long *timeo, bool may_spin,
 static void l5_boot_use(struct l5_sock *l5)
 {
 	l5_boot_error(l5);
+	l5_boot_borrow(l5);
 	l5_opts_push(l5);
 	if (unlikely(l5->conn) && l5_state(l5) == L5_BASE)
 		l5_connect_settle(l5);
@@ -444,7 +445,7 @@ static int l5_shm_send_check(struct l5_sock *l5, struct msghdr *msg)
 	return 0;
 }
 
-static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
+static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 {
 	long timeo = sock_sndtimeo(&l5->sk, msg->msg_flags & MSG_DONTWAIT);
 	bool waited = false;
@@ -526,6 +527,37 @@ ended:
 	err = sk_stream_error(l5->boot->sk, msg->msg_flags, -EPIPE);
 	l5_boot_error(l5);
 	return err;
+}
+
+/*
+ * With MSG_ZEROCOPY and its option each send is notified of. The bytes were
+ * copied, says the notification, as it does of TCP within one host.
+ */
+static int l5_zerocopy_sendmsg(struct l5_sock *l5, struct msghdr *msg,
+			       size_t len)
+{
+	struct ubuf_info *uarg;
+	int ret;
+
+	uarg = l5_zerocopy_alloc(l5->boot->sk, len);
+	if (!uarg)
+		return -ENOBUFS;
+	ret = l5_ring_sendmsg(l5, msg, len);
+	if (ret > 0) {
+		uarg_to_msgzc(uarg)->zerocopy = 0;
+		net_zcopy_put(uarg);
+	} else {
+		net_zcopy_put_abort(uarg, true);
+	}
+	return ret;
+}
+
+static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
+{
+	if (unlikely(msg->msg_flags & MSG_ZEROCOPY) && len && !msg->msg_ubuf &&
+	    sock_flag(&l5->sk, SOCK_ZEROCOPY))
+		return l5_zerocopy_sendmsg(l5, msg, len);
+	return l5_ring_sendmsg(l5, msg, len);
 }
 
 /**

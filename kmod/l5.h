@@ -7,6 +7,9 @@
  *   l5_sock   the socket an application holds. It owns one bootstrap socket
  *             (TCP or AF_UNIX) from its creation to its release. Freed after
  *             an RCU grace period, since a peer wakes it without a reference.
+ *             The bootstrap borrows its owner's file, without a reference: it
+ *             has one from l5_boot_borrow() until it is closed, and that is
+ *             within the last close of the file.
  *   l5_conn   one meeting of two ends: made by connect(), before the first
  *             packet leaves, in the task that is charged for it. Holds both
  *             rings. Referenced by the client's l5_sock and, once paired, by
@@ -63,6 +66,7 @@
 
 #include <linux/fs.h>
 #include <linux/hash.h>
+#include <linux/ipv6.h>
 #include <linux/list.h>
 #include <linux/mm_types.h>
 #include <linux/mutex.h>
@@ -70,8 +74,10 @@
 #include <linux/refcount.h>
 #include <linux/rhashtable-types.h>
 #include <linux/spinlock.h>
+#include <linux/tcp.h>
 #include <linux/timer.h>
 #include <linux/workqueue.h>
+#include <net/af_unix.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
 
@@ -289,7 +295,8 @@ struct l5_conn {
 };
 
 /**
- * struct l5_opts - options of SOL_SOCKET, as l5_opts_push() handed them down
+ * struct l5_opts - options of SOL_SOCKET and fchown(), as l5_opts_push() handed
+ *	them down
  *
  * The fields of struct sock that they set, by the same names.
  */
@@ -305,6 +312,7 @@ struct l5_opts {
 	u32 priority;
 	u32 mark;
 	u32 ll_usec;
+	kuid_t uid;
 	u8 reuse;
 	u8 reuseport;
 	u8 userlocks;
@@ -312,7 +320,12 @@ struct l5_opts {
 
 /**
  * struct l5_sock - an AF_L5 socket
- * @sk: generic part, first; its lock guards options only
+ * @sk: generic part, first; its lock guards options only; its sk_node is in
+ *	the namespace's list of sockets, so that it is hashed, as its kernel
+ *	sees it, and in no group of SO_REUSEPORT: it takes no program for one
+ * @tcp: what the kernel takes @sk for, by the family and protocol that it
+ *	shows, see l5_sock_show(); zeroes but for @sk and the way to @tcp.inet6
+ * @un: the same of one over AF_UNIX
  * @owner: what @boot leads here by
  * @ln: its namespace's part of the module
  * @boot: bootstrap socket
@@ -350,14 +363,17 @@ struct l5_opts {
  * @listened: does what is due once a listener's bootstrap is none any more
  * @revoked: number of the last round of revoking that looked at it, under the
  *	lock of the namespace's list
- * @node: in the namespace's list of sockets
  * @taken: messages in an AF_UNIX bootstrap's queue that have lost descriptors;
  *	under AF_UNIX's state lock
  * @unix_node: in the table of AF_UNIX listeners, see unix.c
  * @unix_addr: key there, NULL if it is not in it
  */
 struct l5_sock {
-	struct sock sk;
+	union {
+		struct sock sk;
+		struct tcp6_sock tcp;
+		struct unix_sock un;
+	};
 	struct l5_tag owner;
 	struct l5_net *ln;
 	struct socket *boot;
@@ -393,7 +409,6 @@ struct l5_sock {
 	spinlock_t pending_lock;
 	struct work_struct listened;
 	u32 revoked;
-	struct hlist_node node;
 	unsigned int taken;
 	struct rhash_head unix_node;
 	const void *unix_addr;
@@ -453,16 +468,20 @@ static inline struct l5_end *l5_peer(const struct l5_sock *l5)
 extern int l5_family;
 extern struct workqueue_struct *l5_wq;
 struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern);
+void l5_sock_show(struct l5_sock *l5);
 bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason);
 
 /* boot.c */
 int l5_boot_create(struct l5_sock *l5, struct net *net, int kern);
 void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
 		    struct socket *sock);
+void l5_boot_borrow(struct l5_sock *l5);
+void l5_boot_label(struct l5_sock *l5);
+int l5_boot_judge(struct l5_sock *l5, int what, struct l5_sockaddr *addr,
+		  int len);
 void l5_boot_release(struct l5_sock *l5);
 void l5_boot_listened(struct work_struct *work);
 void l5_boot_error(struct l5_sock *l5);
-bool l5_boot_addr(struct l5_sock *l5, struct l5_sockaddr *addr, int len);
 int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 	       int flags);
 void l5_connect_settle(struct l5_sock *l5);

@@ -367,7 +367,8 @@ static int l5_seq_show(struct seq_file *seq, void *v)
 			 "inode uid proto state transport reason tx_used tx_size rx_used rx_size local remote\n");
 		return 0;
 	}
-	l5 = hlist_entry((struct hlist_node *)v, struct l5_sock, node);
+	l5 = hlist_entry((struct hlist_node *)v, struct l5_sock,
+			 sk.sk_node);
 	state = l5_state(l5);
 	transport = transports[state];
 	if (state == L5_SHM && l5->conn->rdma)
@@ -405,7 +406,7 @@ void l5_net_add(struct l5_sock *l5)
 	struct l5_net *ln = l5->ln;
 
 	spin_lock(&ln->lock);
-	hlist_add_head(&l5->node, &ln->socks);
+	hlist_add_head(&l5->sk.sk_node, &ln->socks);
 	spin_unlock(&ln->lock);
 	sock_prot_inuse_add(sock_net(&l5->sk), l5->sk.sk_prot, 1);
 }
@@ -415,7 +416,7 @@ void l5_net_del(struct l5_sock *l5)
 	struct l5_net *ln = l5->ln;
 
 	spin_lock(&ln->lock);
-	hlist_del_init(&l5->node);
+	hlist_del_init(&l5->sk.sk_node);
 	spin_unlock(&ln->lock);
 	sock_prot_inuse_add(sock_net(&l5->sk), l5->sk.sk_prot, -1);
 }

@@ -7,15 +7,18 @@
  * handed down before the bootstrap is used next, and only what has changed
  * since: TCP tunes some of the same fields itself.
  */
+#include <linux/bpf-cgroup.h>
 #include <linux/tcp.h>
 #include <net/sock.h>
+#include <net/tcp.h>
 
 #include "l5.h"
 
 /* Flags of a sock that an option sets. */
 #define L5_OPT_FLAGS							\
 	(BIT(SOCK_KEEPOPEN) | BIT(SOCK_LINGER) | BIT(SOCK_BROADCAST) |	\
-	 BIT(SOCK_URGINLINE) | BIT(SOCK_DBG) | BIT(SOCK_LOCALROUTE))
+	 BIT(SOCK_URGINLINE) | BIT(SOCK_DBG) | BIT(SOCK_LOCALROUTE) |	\
+	 BIT(SOCK_ZEROCOPY))
 
 static void l5_opts_read(const struct sock *sk, struct l5_opts *o)
 {
@@ -29,6 +32,7 @@ static void l5_opts_read(const struct sock *sk, struct l5_opts *o)
 	o->rcvbuf = READ_ONCE(sk->sk_rcvbuf);
 	o->priority = READ_ONCE(sk->sk_priority);
 	o->mark = READ_ONCE(sk->sk_mark);
+	o->uid = READ_ONCE(sk->sk_uid);
 	o->dev = READ_ONCE(sk->sk_bound_dev_if);
 #ifdef CONFIG_NET_RX_BUSY_POLL
 	o->ll_usec = READ_ONCE(sk->sk_ll_usec);
@@ -105,6 +109,11 @@ void l5_opts_push(struct l5_sock *l5)
 	l5_opts_write(bsk, &l5->opts, &new);
 	if (l5->opts.dev != new.dev)
 		sock_bindtoindex(bsk, new.dev, false);
+	/* fchown() */
+	if (!uid_eq(l5->opts.uid, new.uid)) {
+		WRITE_ONCE(bsk->sk_uid, new.uid);
+		SOCK_INODE(l5->boot)->i_uid = new.uid;
+	}
 	l5->opts = new;
 	release_sock(bsk);
 }
@@ -149,6 +158,7 @@ void l5_opts_pull(struct l5_sock *l5)
 	WRITE_ONCE(sk->sk_bound_dev_if, new.dev);
 	WRITE_ONCE(sk->sk_rcvlowat, READ_ONCE(bsk->sk_rcvlowat));
 	l5->opts = new;
+	l5_sock_show(l5);
 	release_sock(bsk);
 	release_sock(sk);
 	if (l5->proto == L5PROTO_UNIX)
@@ -206,6 +216,8 @@ int l5_set_rcvlowat(struct sock *sk, int val)
 	struct sock *bsk = l5->boot->sk;
 	int err = 0;
 
+	/* TCP bounds it by SO_RCVBUF, if that was set */
+	l5_opts_push(l5);
 	lock_sock(bsk);
 	if (l5->boot->ops->set_rcvlowat)
 		err = l5->boot->ops->set_rcvlowat(bsk, val);
@@ -222,7 +234,6 @@ static bool l5_opt_needs_base(int level, int optname)
 {
 	if (level == SOL_SOCKET)
 		switch (optname) {
-		case SO_ZEROCOPY:
 		case SO_ATTACH_FILTER:
 		case SO_ATTACH_BPF:
 		case SO_PEEK_OFF:
@@ -325,6 +336,57 @@ static bool l5_opt_delays(struct l5_sock *l5, int level, int optname,
 	return !copy_from_sockptr(&val, optval, sizeof(val)) && !val;
 }
 
+/*
+ * What SOL_L5_SOCKET is for: options that the kernel takes on the owner, where
+ * they would mean nothing, or refuses there. No others, since whoever judges
+ * options knows these by the level SOL_SOCKET.
+ */
+static int l5_opt_allowed(int optname)
+{
+	switch (optname) {
+	case SO_PEEK_OFF:
+	case SO_ATTACH_FILTER:
+	case SO_ATTACH_BPF:
+	case SO_DETACH_FILTER:
+	case SO_LOCK_FILTER:
+	case SO_ATTACH_REUSEPORT_CBPF:
+	case SO_ATTACH_REUSEPORT_EBPF:
+	case SO_DETACH_REUSEPORT_BPF:
+		break;
+	default:
+		return -ENOPROTOOPT;
+	}
+#ifdef CONFIG_CGROUP_BPF
+	if (cgroup_bpf_enabled(CGROUP_SETSOCKOPT))
+		return -EPERM;
+#endif
+	return 0;
+}
+
+/*
+ * Of the protocols that can sit on TCP only TLS leaves the socket, its file and
+ * its callbacks to us. The others, and names that nobody knows, do not exist.
+ */
+static int l5_opt_ulp(struct l5_sock *l5, int optname, sockptr_t optval,
+		      unsigned int optlen)
+{
+	char name[TCP_ULP_NAME_MAX] = { };
+	long len;
+
+	if (optlen < 1)
+		return -EINVAL;
+	len = strncpy_from_sockptr(name, optval,
+				   min_t(long, sizeof(name) - 1, optlen));
+	if (len < 0)
+		return -EFAULT;
+	name[len] = 0;
+	if (strcmp(name, "tls"))
+		return -ENOENT;
+	/* what was looked at, and not what may be there by now */
+	return l5->boot->ops->setsockopt(l5->boot, SOL_TCP, optname,
+					 KERNEL_SOCKPTR(name), len);
+}
+
 /**
  * l5_setsockopt() - set an option, the module's own or the bootstrap's
  * @sock: the socket
@@ -343,12 +405,18 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 	bool base;
 	int err;
 
-	if (level == SOL_L5)
+	if (level == SOL_L5) {
+		l5_boot_label(l5);
 		return l5_setsockopt_own(l5, optname, optval, optlen);
-	if (level == SOL_L5_SOCKET)
+	}
+	if (level == SOL_L5_SOCKET) {
+		err = l5_opt_allowed(optname);
+		if (err)
+			return err;
 		level = SOL_SOCKET;
-	else if (!l5->boot->ops->setsockopt)
+	} else if (!l5->boot->ops->setsockopt) {
 		return -EOPNOTSUPP;
+	}
 	if (l5_opt_delays(l5, level, optname, optval, optlen))
 		return 0;
 
@@ -367,8 +435,14 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 		if (err)
 			return err;
 	}
+	/* TCP_REPAIR makes a connection, SO_REUSEPORT is to be known before */
+	l5_boot_borrow(l5);
+	l5_opts_push(l5);
 	if (level == SOL_SOCKET)
 		err = sock_setsockopt(l5->boot, level, optname, optval, optlen);
+	else if (level == SOL_TCP && optname == TCP_ULP &&
+		 l5->proto != L5PROTO_UNIX)
+		err = l5_opt_ulp(l5, optname, optval, optlen);
 	else
 		err = l5->boot->ops->setsockopt(l5->boot, level, optname,
 						optval, optlen);
@@ -476,8 +550,10 @@ int l5_getsockopt(struct socket *sock, int level, int optname,
 	struct l5_sock *l5 = l5_sk(sock->sk);
 	struct socket *boot = l5->boot;
 
-	if (level == SOL_L5)
+	if (level == SOL_L5) {
+		l5_boot_label(l5);
 		return l5_getsockopt_own(l5, optname, optval, optlen);
+	}
 	if (!boot->ops->getsockopt)
 		return -EOPNOTSUPP;
 	return boot->ops->getsockopt(boot, level, optname, optval, optlen);

@@ -156,7 +156,7 @@ static int l5_revoke_find(const struct l5_revoke *r, struct l5_net *ln,
 	int n = 0;
 
 	spin_lock(&ln->lock);
-	hlist_for_each_entry(l5, &ln->socks, node) {
+	hlist_for_each_entry(l5, &ln->socks, sk.sk_node) {
 		if (l5->revoked == r->round)
 			continue;
 		if (n == L5_REVOKE_BATCH)

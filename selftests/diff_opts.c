@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Options: every number of every level, values, and what children inherit. */
 #include "diff.h"
+#include <linux/errqueue.h>
 
 #include <sys/time.h>
 
@@ -583,6 +584,26 @@ SCENARIO_ON(tcp, cork)
 	D(buf, n);
 }
 
+/* The next notification, and what it says of which sends. */
+static void notified(struct ctx *c, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char buf[256];
+	} u;
+	struct msghdr m = {
+		.msg_control = u.buf, .msg_controllen = sizeof(u.buf)
+	};
+	struct sock_extended_err *e;
+
+	if (R(recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT)) < 0 ||
+	    !CMSG_FIRSTHDR(&m))
+		return;
+	e = (void *)CMSG_DATA(CMSG_FIRSTHDR(&m));
+	V("notified", "errno %u origin %u code %u from %u to %u", e->ee_errno,
+	  e->ee_origin, e->ee_code, e->ee_info, e->ee_data);
+}
+
 /* MSG_ZEROCOPY with its option: the data arrives, notified of or not. */
 SCENARIO_ON(tcp, zerocopy_option)
 {
@@ -596,6 +617,11 @@ SCENARIO_ON(tcp, zerocopy_option)
 	n = R(recv(a, buf, 9, 0));
 	D(buf, n);
 	P(s, POLLERR);
+	notified(c, s);
+	/* bytes that did not go are not notified of */
+	OK(shutdown(s, SHUT_WR));
+	R(send(s, "abc", 3, MSG_ZEROCOPY | MSG_NOSIGNAL));
+	notified(c, s);
 }
 
 TEST_HARNESS_MAIN

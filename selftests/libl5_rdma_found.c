@@ -4,6 +4,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -154,9 +155,11 @@ TEST_F_TIMEOUT(found, option_in_time, 120)
 	ASSERT_LE(0, c);
 	if (setsockopt(c, SOL_TCP, TCP_ULP, "tls", 4)) {
 		/* without kTLS the option itself fails, and counts for less */
-		i = 1;
-		ASSERT_EQ(0, setsockopt(c, SOL_L5_SOCKET, SO_ZEROCOPY, &i,
-					sizeof(i)));
+		struct sock_filter all = { BPF_RET | BPF_K, 0, 0, -1 };
+		struct sock_fprog f = { 1, &all };
+
+		ASSERT_EQ(0, setsockopt(c, SOL_L5_SOCKET, SO_ATTACH_FILTER, &f,
+					sizeof(f)));
 	}
 	s = accept(self->listener, NULL, NULL);
 	ASSERT_LE(0, s);

@@ -112,30 +112,6 @@ TEST_F_TIMEOUT(limit, addresses, 120)
 	}
 }
 
-/* The number given to socket() works in the address, too. */
-TEST_F_TIMEOUT(limit, family_alias, 300)
-{
-	struct addr a = self->to;
-	int c, s;
-
-	a.sa.sa_family = l5_family();
-	c = end_socket(END_L5, AF_INET);
-	ASSERT_LE(0, c);
-	ASSERT_EQ(0, connect(c, &a.sa, a.len));
-	s = accept(self->listener, &a.sa, &a.len);
-	ASSERT_LE(0, s);
-	/* what comes back is the real thing */
-	EXPECT_EQ(AF_INET, a.sa.sa_family);
-	EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(s));
-	a = addr_parse("127.0.0.1:0");
-	a.sa.sa_family = l5_family();
-	close(c);
-	c = end_socket(END_L5, AF_INET);
-	EXPECT_EQ(0, bind(c, &a.sa, a.len));
-	close(c);
-	close(s);
-}
-
 TEST_F_TIMEOUT(limit, port_in_use, 300)
 {
 	int k, fd;

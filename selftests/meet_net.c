@@ -299,8 +299,7 @@ TEST_F_TIMEOUT(net, reuseport, 300)
 	for (i = 0; i < 2; i++) {
 		l[i] = end_socket(END_L5, AF_INET);
 		ASSERT_LE(0, l[i]);
-		/* which SOL_SOCKET itself keeps for AF_INET and AF_INET6 */
-		ASSERT_EQ(0, setsockopt(l[i], SOL_L5_SOCKET, SO_REUSEPORT, &one,
+		ASSERT_EQ(0, setsockopt(l[i], SOL_SOCKET, SO_REUSEPORT, &one,
 					sizeof(one)));
 		ASSERT_EQ(0, bind(l[i], &to.sa, to.len));
 		ASSERT_EQ(0, listen(l[i], 100));

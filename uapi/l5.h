@@ -14,8 +14,10 @@
  * The family number is the module's to say, never the program's: numbers
  * below AF_MAX all have a name, so the module takes one that no kernel code
  * ever used, and its parameter "family" chooses another. Read it from
- * L5_FAMILY_PATH; the default below is only for when that file is missing,
- * because the module is not loaded yet and the number will load it.
+ * L5_FAMILY_PATH; the default below is only for when that file is missing. It
+ * loads no module by itself: whether unprivileged programs may have that done
+ * is for the administrator to say, by an alias net-pf-18. The number is one for
+ * socket() alone: addresses have AF_INET, AF_INET6 or AF_UNIX.
  */
 #define L5_FAMILY_DEFAULT	18
 #define L5_FAMILY_PATH		"/sys/module/af_l5/parameters/family"
@@ -30,8 +32,12 @@
 
 /*
  * setsockopt() at this level sets an option of SOL_SOCKET on the bootstrap
- * socket, for those that the kernel refuses to any family but AF_INET and
- * AF_INET6 (SO_REUSEPORT, SO_ZEROCOPY) or keeps to itself (SO_ATTACH_FILTER).
+ * socket, for those that would mean nothing on any other, or are refused there:
+ * SO_PEEK_OFF, SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_DETACH_FILTER,
+ * SO_LOCK_FILTER, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF and
+ * SO_DETACH_REUSEPORT_BPF. All others are ENOPROTOOPT. It is EPERM while any
+ * cgroup of the machine has a BPF program that judges setsockopt(), since that
+ * knows them by SOL_SOCKET.
  */
 #define SOL_L5_SOCKET		0x4c36
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """
-socat with bare numbers: in mode "socket" the kernel alone, nothing preloaded.
-Mode "full" finds out by itself that these are AF_L5 sockets.
+socat with bare numbers: families, protocols and addresses that it does not
+know, nor turns into anything else on their way to the kernel.
 """
 import socket
 import struct
 
-from harness import (family, free_port, have_module, listening, random_file,
-                     sha, sha_file, wait_until)
+from harness import (free_port, listening, random_file, sha, sha_file,
+                     wait_until)
 
 BIG = 8 << 20
 ECHO = 1 << 20
@@ -17,19 +17,17 @@ PAYLOAD = 3 * (BIG + 2 * ECHO)
 
 def addresses(s):
     """name: (family, protocol, sockaddr without its family, port or path)"""
-    # On plain sockets without the module, which tests only the test.
-    l5 = s.mode != 'tcp' and have_module()
     four, six, path = free_port(), free_port(), s.path('sock')
     return {
-        'IPv4': (family() if l5 else socket.AF_INET, 0,
+        'IPv4': (socket.AF_INET, 0,
                  struct.pack('!H4s8x', four,
                              socket.inet_pton(socket.AF_INET, '127.0.0.1')),
                  four),
-        'IPv6': (family() if l5 else socket.AF_INET6, 1 if l5 else 0,
+        'IPv6': (socket.AF_INET6, 0,
                  struct.pack('!HI16sI', six, 0,
                              socket.inet_pton(socket.AF_INET6, '::1'), 0),
                  six),
-        'unix': (family() if l5 else socket.AF_UNIX, 2 if l5 else 0,
+        'unix': (socket.AF_UNIX, 0,
                  path.encode() + b'\0', path),
     }
 
@@ -45,12 +43,14 @@ def is_up(where):
 def session(s):
     out = {}
     big = random_file(s.path('big'), BIG)
+    if s.prefix:
+        s.prefix = s.prefix + ['--unix']
     for name, (af, proto, raw, where) in addresses(s).items():
         at = f'{af}:{proto}:x{raw.hex()}'
 
         def socat(*args, **kw):
             # 60 s, not half a one, for the other direction to end.
-            return s.run(['socat', '-b', 65536, '-t', 60, *args], plain=s.mode != 'full', **kw)
+            return s.run(['socat', '-b', 65536, '-t', 60, *args], **kw)
 
         # On TCP and by a shell's words this says "refused" and ends with 1.
         if name != 'unix':
@@ -60,7 +60,7 @@ def session(s):
 
         p = s.spawn(['socat', '-t', 60,
                      f'SOCKET-LISTEN:{at},reuseaddr,fork', 'EXEC:cat'],
-                    plain=s.mode != 'full', name=f'echo-{name}')
+                     name=f'echo-{name}')
         wait_until(lambda: is_up(where), 'socat to listen')
         r = socat('-', f'SOCKET-CONNECT:{at}', data=b'one line\n')
         out[f'{name}: echo'] = (r.code, r.out, r.err)
@@ -74,11 +74,11 @@ def session(s):
         p.terminate()
         s.wait(p, 'socat')
         if name == 'unix':
-            s.run(['rm', '-f', where], plain=s.mode != 'full')
+            s.run(['rm', '-f', where])
 
         got = s.path(f'got-{name}')
         p = s.spawn(['socat', '-u', f'SOCKET-LISTEN:{at},reuseaddr',
-                     f'CREATE:{got}'], plain=s.mode != 'full', name=f'sink-{name}')
+                     f'CREATE:{got}'], name=f'sink-{name}')
         wait_until(lambda: is_up(where), 'socat to listen')
         r = socat('-u', f'OPEN:{big}', f'SOCKET-CONNECT:{at}')
         out[f'{name}: a file'] = (r.code, r.err, s.wait(p, 'socat'))

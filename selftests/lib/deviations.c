@@ -11,10 +11,6 @@
 	"no urgent data on rings: sending it is EOPNOTSUPP, there is none "\
 	"to read, and the mark is never reached; programs that need it "\
 	"set L5_FORCE"
-#define NUMBER_REASON							\
-	"the socket says its own family and protocol; the library of l5run "\
-	"answers what the program asked socket() for"
-
 #define PEEK_REASON							\
 	"SO_PEEK_OFF is refused, as TCP did before Linux 6.9"
 
@@ -27,12 +23,6 @@
 	"MSG_ERRQUEUE asks for errors and never takes data, as on TCP; "\
 	"AF_UNIX overlooks it"
 
-#define REUSEPORT_REASON						\
-	"the kernel keeps SO_REUSEPORT to its own families; the library "\
-	"of l5run sets it at level SOL_L5_SOCKET"
-#define ZEROCOPY_REASON							\
-	"the kernel keeps SO_ZEROCOPY to its own families; without it "	\
-	"MSG_ZEROCOPY copies and reports nothing"
 #define QUICKACK_REASON							\
 	"turning TCP_QUICKACK off before connect() is overlooked: it would "\
 	"hold back the packet by which the two ends meet"
@@ -66,14 +56,6 @@ const struct deviation deviations[] = {
 	  "-1 EINVAL", "-1 EPROTONOSUPPORT", false,
 	  "the third argument is an address family here, not a number of "
 	  "IP's, so there is no limit that it breaks", D_ALWAYS },
-	{ "get_socket_level", "getsockopt * level 1 option 3[89] length *",
-	  BOTH_ENDS, "*", "*", true, NUMBER_REASON, D_KERNEL },
-	{ "get_socket_level", "getsockopt * level 1 option 3[89] length *",
-	  ONE_END, "*", "*", true, NUMBER_REASON, D_KERNEL },
-	{ "set_*", "then getsockopt * 1 3[89]",
-	  BOTH_ENDS, "*", "*", false, NUMBER_REASON, D_KERNEL },
-	{ "set_*", "then getsockopt * 1 3[89]",
-	  ONE_END, "*", "*", true, NUMBER_REASON, D_KERNEL },
 	{ "get_socket_level", "getsockopt * level 1 option 42 length *", V_UN,
 	  "length *", "-1 EOPNOTSUPP", false, PEEK_REASON, D_ALWAYS },
 	{ "set_connected", "setsockopt * 1 42 to -1", V_UN,
@@ -112,35 +94,10 @@ const struct deviation deviations[] = {
 	{ "own_shutdown_while_writing", "caught", V_UN, "0", "1", false,
 	  "EPIPE comes with SIGPIPE also to a writer that slept, as on TCP",
 	  D_ALWAYS },
-	{ "reuse", "setsockopt(l?, SOL_SOCKET, SO_REUSEPORT, *",
-	  BOTH_TCP | V_FROM_PLAIN, "0", "-1 EOPNOTSUPP", false,
-	  REUSEPORT_REASON, D_KERNEL },
-	{ "reuse", "bind(l4, SA(&x), x.len)", BOTH_TCP | V_FROM_PLAIN,
-	  "0", "-1 EADDRINUSE", false, REUSEPORT_REASON, D_KERNEL },
-	{ "set_*", "setsockopt * 1 15 to 1", BOTH_TCP,
-	  "0", "-1 EOPNOTSUPP", false, REUSEPORT_REASON, D_KERNEL },
-	{ "set_*", "setsockopt * 1 15 to 1", ONE_END,
-	  "0", "-1 EOPNOTSUPP", true, REUSEPORT_REASON, D_KERNEL },
-	{ "set_*", "then getsockopt * 1 15", BOTH_TCP,
-	  "length 4 * 1", "length 4 * 0", false, REUSEPORT_REASON, D_KERNEL },
-	{ "set_*", "then getsockopt * 1 15", ONE_END,
-	  "length 4 * 1", "length 4 * 0", true, REUSEPORT_REASON, D_KERNEL },
 	{ "set_fresh", "then getsockopt fresh 6 12", BOTH_TCP,
 	  "length 4 * 0", "length 4 * 1", false, QUICKACK_REASON, D_ALWAYS },
 	{ "set_fresh", "then getsockopt fresh 6 12", ONE_END,
 	  "length 4 * 0", "length 4 * 1", true, QUICKACK_REASON, D_ALWAYS },
-	{ "zerocopy_option", "setsockopt(s, SOL_SOCKET, SO_ZEROCOPY, *",
-	  BOTH_TCP | V_TO_PLAIN, "0", "-1 EOPNOTSUPP", false,
-	  ZEROCOPY_REASON, D_KERNEL },
-	{ "zerocopy_option", "poll s", BOTH_TCP | V_TO_PLAIN,
-	  "1 OUT|ERR|WRNORM", "1 OUT|WRNORM", false,
-	  ZEROCOPY_REASON, D_KERNEL },
-	{ "acceptconn_and_type", "SO_DOMAIN of *", BOTH_ENDS,
-	  "*", "*", false, NUMBER_REASON, D_KERNEL },
-	{ "acceptconn_and_type", "SO_DOMAIN of *", ONE_END,
-	  "*", "*", true, NUMBER_REASON, D_KERNEL },
-	{ "acceptconn_and_type", "SO_PROTOCOL of *", V_ALL,
-	  "*", "*", true, NUMBER_REASON, D_KERNEL },
 	{ "bad_pointers", "send(c->a, e, 200, 0)", V_RING,
 	  "*", "end: killed by signal 11", false, EDGE_REASON, D_FULL },
 	{ "hole_far_inside", "it is partial or a fault", V_RING,

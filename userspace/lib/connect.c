@@ -69,6 +69,9 @@ int l5_socket(int domain, int flags)
 	/* of a plain socket the bootstrap is all there is, whatever is asked */
 	if (fd < 0 && errno == EAFNOSUPPORT)
 		return syscall(SYS_socket, domain, flags, 0);
+	if (fd >= 0 && l5_family_labels())
+		syscall(SYS_getsockopt, fd, SOL_L5, L5_TRANSPORT, &proto,
+			&(socklen_t){ sizeof(proto) });
 	if (fd >= 0 && (set_option(fd, L5_FORCE, force) ||
 			set_option(fd, L5_RDMA_WAIT, wait))) {
 		close_keep(fd);

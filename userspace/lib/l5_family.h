@@ -47,13 +47,30 @@ static inline int l5_family_loaded(void)
 /**
  * l5_family() - the number to give to socket()
  *
- * Return: the loaded module's, else the default, which loads the module.
+ * Return: the loaded module's, else the default, which nothing has yet.
  */
 static inline int l5_family(void)
 {
 	int family = l5_family_loaded();
 
 	return family > 0 ? family : L5_FAMILY_DEFAULT;
+}
+
+/**
+ * l5_family_labels() - has a new socket to be asked something before its use?
+ *
+ * SELinux gives a socket its class too early for the kernel module, which sets
+ * it right when it is first asked for an option of SOL_L5. Keeps errno.
+ *
+ * Return: 1 if there is SELinux here.
+ */
+static inline int l5_family_labels(void)
+{
+	int saved = errno, ret;
+
+	ret = !syscall(SYS_faccessat, AT_FDCWD, "/sys/fs/selinux/status", F_OK);
+	errno = saved;
+	return ret;
 }
 
 #endif /* L5_FAMILY_H */

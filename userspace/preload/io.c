@@ -349,14 +349,14 @@ EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int n, int flags,
  */
 static void keep_error(int fd, int error)
 {
-	int proto = L5PROTO_UNIX;
-	socklen_t len = sizeof(proto);
+	int domain = AF_UNIX;
+	socklen_t len = sizeof(domain);
 	struct sock *s;
 
 	if (error == EAGAIN || error == EINTR || error == EPIPE)
 		return;
-	if (syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &proto,
-		    &len) || proto == L5PROTO_UNIX)
+	if (syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain,
+		    &len) || domain == AF_UNIX)
 		return;
 	s = sock_look(fd);
 	if (!s)

@@ -5,10 +5,9 @@
  * is libl5preload.so.
  *
  * Only socket() is redirected: what it returns is a real socket, so all the
- * rest is the kernel's. getsockopt() and setsockopt() are here because the
- * kernel handles SOL_SOCKET before it asks a family, so that only we can give
- * SO_DOMAIN and SO_PROTOCOL the answer of a TCP socket, and bring the few
- * options to the bootstrap that the kernel keeps from other families.
+ * rest is the kernel's. setsockopt() is here because the kernel handles
+ * SOL_SOCKET before it asks a family, so that only we can bring the few options
+ * to the bootstrap that it would take or refuse without asking.
  *
  * In full mode the sockets' rings are mapped once they are used enough, and
  * bytes move without system calls: fdtab.h has the plan.
@@ -54,6 +53,7 @@ enum {
 };
 
 static atomic_int family = FAMILY_UNKNOWN;
+static int labels;		/* l5_family_labels() */
 
 /* The environment, read once: what to redirect is a bit per L5PROTO_*. */
 static atomic_uint wanted;
@@ -167,6 +167,7 @@ __attribute__((constructor)) static void start(void)
 	int loaded = l5_family_loaded();
 
 	read_env();
+	labels = l5_family_labels();
 	if (loaded > 0)
 		family = loaded;
 #ifdef L5_FULL
@@ -257,7 +258,7 @@ static int l5_socket(int type, int l5proto)
 	if (!f)
 		return -1;
 	fd = syscall(SYS_socket, f, type, l5proto);
-	if (fd >= 0 && f != family && !is_l5(fd)) {
+	if (fd >= 0 && (f != family || labels) && !is_l5(fd)) {
 		syscall(SYS_close, fd);
 		errno = EAFNOSUPPORT;
 		fd = -1;
@@ -308,40 +309,10 @@ EXPORT int socket(int af, int type, int protocol)
 	return made(syscall(SYS_socket, af, type, protocol), af != family);
 }
 
-static int get_int(int fd, int name, int *value)
-{
-	socklen_t len = sizeof(*value);
-
-	return syscall(SYS_getsockopt, fd, SOL_SOCKET, name, value, &len);
-}
-
-EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
-{
-	int saved = errno, domain, l5proto, answer;
-	int ret = syscall(SYS_getsockopt, fd, level, name, value, len);
-
-	if (ret || level != SOL_SOCKET ||
-	    (name != SO_DOMAIN && name != SO_PROTOCOL))
-		return ret;
-	if (!get_int(fd, SO_DOMAIN, &domain) && domain == family &&
-	    !get_int(fd, SO_PROTOCOL, &l5proto) &&
-	    l5proto >= 0 && l5proto < L5PROTO_MAX) {
-		if (name == SO_DOMAIN)
-			answer = l5_sockets[l5proto].af;
-		else
-			answer = l5proto == L5PROTO_UNIX ? 0 : IPPROTO_TCP;
-		memcpy(value, &answer, *len);	/* at most an int by now */
-	}
-	errno = saved;
-	return ret;
-}
-
-/* What a foreign family is refused, or what would be set on it in vain. */
+/* What would be set in vain, or refused, on any but the bootstrap. */
 static int for_bootstrap(int name)
 {
 	switch (name) {
-	case SO_REUSEPORT:
-	case SO_ZEROCOPY:
 	case SO_PEEK_OFF:
 	case SO_ATTACH_FILTER:
 	case SO_ATTACH_BPF:

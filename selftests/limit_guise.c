@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * An AF_L5 socket says that it is a TCP socket, and is none: whatever in the
+ * kernel would use it as one by that word has to find what it reads there, or
+ * be refused. On a debug kernel these tests say more than by their results.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <linux/filter.h>
+#include <linux/kcm.h>
+#include <linux/net_tstamp.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "kselftest_harness.h"
+#include "limit_ends.h"
+
+#ifndef SO_RESERVE_MEM
+#define SO_RESERVE_MEM		73
+#endif
+#define SO_DEVMEM_DONTNEED_	80
+
+static int bpf(int cmd, union bpf_attr *attr)
+{
+	return syscall(SYS_bpf, cmd, attr, sizeof(*attr));
+}
+
+/* Put @fd into a new sockmap: 0 or an errno. */
+static int into_sockmap(int fd)
+{
+	union bpf_attr attr;
+	int map, key = 0, ret;
+	uint64_t value = fd;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.map_type = BPF_MAP_TYPE_SOCKMAP;
+	attr.key_size = sizeof(key);
+	attr.value_size = sizeof(value);
+	attr.max_entries = 1;
+	map = bpf(BPF_MAP_CREATE, &attr);
+	if (map < 0)
+		return -errno;
+	memset(&attr, 0, sizeof(attr));
+	attr.map_fd = map;
+	attr.key = (unsigned long)&key;
+	attr.value = (unsigned long)&value;
+	ret = bpf(BPF_MAP_UPDATE_ELEM, &attr) ? errno : 0;
+	close(map);
+	return ret;
+}
+
+/* Let a KCM socket take @fd: 0 or an errno; -1 where there is no KCM. */
+static int into_kcm(int fd)
+{
+	struct bpf_insn all[] = {
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 1 },
+		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
+	};
+	struct kcm_attach how = { .fd = fd };
+	union bpf_attr attr;
+	int k, ret;
+
+	k = socket(AF_KCM, SOCK_SEQPACKET, KCMPROTO_CONNECTED);
+	if (k < 0)
+		return -1;
+	memset(&attr, 0, sizeof(attr));
+	attr.prog_type = BPF_PROG_TYPE_SOCKET_FILTER;
+	attr.insns = (unsigned long)all;
+	attr.insn_cnt = ARRAY_SIZE(all);
+	attr.license = (unsigned long)"GPL";
+	how.bpf_fd = bpf(BPF_PROG_LOAD, &attr);
+	if (how.bpf_fd < 0)
+		return -1;
+	ret = ioctl(k, SIOCKCMATTACH, &how) ? errno : 0;
+	close(how.bpf_fd);
+	close(k);
+	return ret;
+}
+
+/* Nothing takes it over, and it still works afterwards. */
+TEST_F_TIMEOUT(limit, not_taken_over, 300)
+{
+	int c, s, kcm;
+
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	EXPECT_EQ(EOPNOTSUPP, into_sockmap(c));
+	EXPECT_EQ(EOPNOTSUPP, into_sockmap(self->listener));
+	kcm = into_kcm(c);
+	if (kcm >= 0)
+		EXPECT_EQ(EALREADY, kcm);
+	EXPECT_TRUE(end_exchange(c, s, 3000, 0));
+	EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(c));
+	close(c);
+	close(s);
+}
+
+/* A protocol above TCP could take the bootstrap, and the file that it shows. */
+TEST_F_TIMEOUT(limit, only_tls_above, 300)
+{
+	static const char *const ulp[] = { "smc", "espintcp", "mptcp", "tlsx" };
+	struct addr at = addr_parse("127.0.0.1:0");
+	unsigned int i;
+	int l, c, s;
+
+	l = end_listen(END_TCP, &at);
+	ASSERT_LE(0, l);
+	c = end_connect(END_L5, &at);
+	ASSERT_LE(0, c);
+	s = accept(l, NULL, NULL);
+	ASSERT_LE(0, s);
+	for (i = 0; i < ARRAY_SIZE(ulp); i++) {
+		EXPECT_EQ(-1, setsockopt(c, SOL_TCP, TCP_ULP, ulp[i],
+					 strlen(ulp[i])));
+		EXPECT_EQ(ENOENT, errno);
+	}
+	EXPECT_EQ(-1, setsockopt(c, SOL_TCP, TCP_ULP, "", 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(-1, setsockopt(c, SOL_TCP, TCP_ULP, NULL, 3));
+	EXPECT_EQ(EFAULT, errno);
+	/* as far as this kernel has it */
+	EXPECT_EQ(setsockopt(s, SOL_TCP, TCP_ULP, "tls", 3),
+		  setsockopt(c, SOL_TCP, TCP_ULP, "tls", 3));
+	close(c);
+	close(s);
+	close(l);
+}
+
+/* What SOL_SOCKET has for TCP alone, on a fresh and a connected socket. */
+TEST_F_TIMEOUT(limit, socket_level, 300)
+{
+	struct sock_filter all = { BPF_RET | BPF_K, 0, 0, 0 };
+	struct sock_fprog prog = { 1, &all };
+	uint32_t tokens[2] = { 0, 1 };
+	struct addr at = self->to;
+	int c, s, l, t, i, one = 1, mem = 1 << 20;
+	int stamp = SOF_TIMESTAMPING_OPT_ID | SOF_TIMESTAMPING_TX_SOFTWARE;
+
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	for (i = 0; i < 2; i++) {
+		int fd = i ? end_socket(END_L5, AF_INET) : c, err;
+
+		at = addr_parse("127.0.0.1:0");
+		l = end_listen(END_TCP, &at);
+		ASSERT_LE(0, l);
+		t = i ? end_socket(END_TCP, AF_INET) :
+			end_connect(END_TCP, &at);
+		ASSERT_LE(0, t);
+		/* nothing is reserved for a socket that is charged nothing */
+		EXPECT_EQ(-1, setsockopt(fd, SOL_SOCKET, SO_RESERVE_MEM, &mem,
+					 sizeof(mem)));
+		EXPECT_EQ(EOPNOTSUPP, errno);
+		err = setsockopt(t, SOL_SOCKET, SO_TIMESTAMPING, &stamp,
+				 sizeof(stamp)) ? errno : 0;
+		EXPECT_EQ(err, setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING,
+					  &stamp, sizeof(stamp)) ? errno : 0);
+		err = setsockopt(t, SOL_SOCKET, SO_DEVMEM_DONTNEED_, tokens,
+				 sizeof(tokens));
+		EXPECT_EQ(err, setsockopt(fd, SOL_SOCKET, SO_DEVMEM_DONTNEED_,
+					  tokens, sizeof(tokens)));
+		/* no program that would be asked about nobody's connection */
+		EXPECT_EQ(0, setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one,
+					sizeof(one)));
+		EXPECT_EQ(-1, setsockopt(fd, SOL_SOCKET,
+					 SO_ATTACH_REUSEPORT_CBPF, &prog,
+					 sizeof(prog)));
+		EXPECT_EQ(EINVAL, errno);
+		close(t);
+		close(l);
+		if (i) {
+			/* the bootstrap takes it, once it shares its port */
+			EXPECT_EQ(0, setsockopt(fd, SOL_L5_SOCKET,
+						SO_ATTACH_REUSEPORT_CBPF,
+						&prog, sizeof(prog)));
+			close(fd);
+		}
+	}
+	EXPECT_TRUE(end_exchange(c, s, 3000, 0));
+	close(c);
+	close(s);
+}
+
+/*
+ * Those that are told of the end of each TCP socket hear of a bootstrap's, as
+ * of any other, and not of its owner's, which has nothing to tell.
+ */
+TEST_F_TIMEOUT(limit, end_is_told_once, 300)
+{
+	int group = SKNLGRP_INET_TCP_DESTROY, k, nl, n[2] = { 0, 0 };
+	struct sockaddr_nl me = { .nl_family = AF_NETLINK };
+	char buf[8192];
+
+	if (sh("modprobe -q tcp_diag"))
+		SKIP(return, "no tcp_diag");
+	nl = socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
+	ASSERT_LE(0, nl);
+	ASSERT_EQ(0, bind(nl, (void *)&me, sizeof(me)));
+	ASSERT_EQ(0, setsockopt(nl, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group,
+				sizeof(group)));
+	for (k = END_TCP; k <= END_L5; k++) {
+		int i, fd[20], last = 0;
+
+		for (i = 0; i < 20; i++) {
+			fd[i] = end_socket(k, AF_INET);
+			ASSERT_LE(0, fd[i]);
+		}
+		for (i = 0; i < 20; i++)
+			close(fd[i]);
+		/* and until nothing has come for a while */
+		for (i = 0; i < 10 || (n[k] < 20 && i < 600); i++) {
+			while (recv(nl, buf, sizeof(buf), 0) > 0)
+				n[k]++;
+			if (n[k] != last)
+				i = 0;
+			last = n[k];
+			usleep(50000);
+		}
+	}
+	EXPECT_EQ(20, n[END_TCP]);
+	EXPECT_EQ(20, n[END_L5]);
+	close(nl);
+}
+
+/*
+ * A program of a cgroup that looks, at each setsockopt(), at what TCP has in
+ * its own part of a socket, and lets it go on.
+ */
+static int looks_at_tcp(void)
+{
+	struct bpf_insn insns[] = {
+		{ BPF_LDX | BPF_DW | BPF_MEM, BPF_REG_1, BPF_REG_1,
+		  offsetof(struct bpf_sockopt, sk), 0 },
+		{ BPF_JMP | BPF_JEQ | BPF_K, BPF_REG_1, 0, 4, 0 },
+		{ BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_tcp_sock },
+		{ BPF_JMP | BPF_JEQ | BPF_K, BPF_REG_0, 0, 2, 0 },
+		{ BPF_LDX | BPF_W | BPF_MEM, BPF_REG_1, BPF_REG_0,
+		  offsetof(struct bpf_tcp_sock, snd_cwnd), 0 },
+		{ BPF_LDX | BPF_W | BPF_MEM, BPF_REG_1, BPF_REG_0,
+		  offsetof(struct bpf_tcp_sock, icsk_retransmits), 0 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 1 },
+		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
+	};
+	union bpf_attr attr;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.prog_type = BPF_PROG_TYPE_CGROUP_SOCKOPT;
+	attr.expected_attach_type = BPF_CGROUP_SETSOCKOPT;
+	attr.insns = (unsigned long)insns;
+	attr.insn_cnt = ARRAY_SIZE(insns);
+	attr.license = (unsigned long)"GPL";
+	return bpf(BPF_PROG_LOAD, &attr);
+}
+
+TEST_F_TIMEOUT(limit, bpf_looks, 300)
+{
+	int c, s, u, prog, dir, one = 1;
+	union bpf_attr attr;
+
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	u = end_socket(END_L5, AF_UNIX);
+	ASSERT_LE(0, u);
+	prog = looks_at_tcp();
+	ASSERT_LE(0, prog);
+	mkdir("/tmp/l5_cgroup", 0700);
+	ASSERT_EQ(0, mount("none", "/tmp/l5_cgroup", "cgroup2", 0, NULL));
+	dir = open("/tmp/l5_cgroup", O_RDONLY | O_DIRECTORY);
+	ASSERT_LE(0, dir);
+	memset(&attr, 0, sizeof(attr));
+	attr.target_fd = dir;
+	attr.attach_bpf_fd = prog;
+	attr.attach_type = BPF_CGROUP_SETSOCKOPT;
+	ASSERT_EQ(0, bpf(BPF_PROG_ATTACH, &attr));
+	EXPECT_EQ(0, setsockopt(c, SOL_SOCKET, SO_KEEPALIVE, &one,
+				sizeof(one)));
+	EXPECT_EQ(0, setsockopt(s, SOL_TCP, TCP_NODELAY, &one, sizeof(one)));
+	EXPECT_EQ(0, setsockopt(u, SOL_SOCKET, SO_PASSCRED, &one,
+				sizeof(one)));
+	ASSERT_EQ(0, bpf(BPF_PROG_DETACH, &attr));
+	close(prog);
+	close(dir);
+	close(u);
+	close(c);
+	close(s);
+	umount("/tmp/l5_cgroup");
+	rmdir("/tmp/l5_cgroup");
+}
+
+TEST_HARNESS_MAIN
