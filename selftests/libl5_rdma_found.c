@@ -22,6 +22,7 @@
 #include "l5_ring.h"
 #include "libl5.h"
 #include "libl5_ends.h"
+#include "mapping.h"
 #include "rdma_here.h"
 
 enum { ROUNDS = 60 };
