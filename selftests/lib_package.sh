@@ -62,7 +62,7 @@ exports() {
 
 # All the pages, and no others
 pages() {
-	diff <(cd man && printf '%s\n' *.[137] | sort) \
+	diff <(cd man && printf '%s\n' *.[1378] | sort) \
 		<(find "$man" -type f -printf '%f\n' | sort) || return
 	find "$man" -type f -printf '%P\n' |
 		awk -F '[/.]' '$1 != "man" $NF { print; bad = 1 }
