@@ -192,11 +192,10 @@ TEST_F_TIMEOUT(hook, client_listens, 60)
 static int shared_listener(enum end_kind kind, struct addr *a)
 {
 	int fd = end_socket(kind, AF_INET), on = 1;
-	int level = kind == END_L5 ? SOL_L5_SOCKET : SOL_SOCKET;
 
 	if (fd < 0)
 		return fd;
-	if (setsockopt(fd, level, SO_REUSEPORT, &on, sizeof(on)) ||
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) ||
 	    bind(fd, &a->sa, a->len) || listen(fd, 64) ||
 	    getsockname(fd, &a->sa, &a->len)) {
 		close(fd);
