@@ -7,6 +7,7 @@
 #include <net/inet_sock.h>
 #include <net/ipv6.h>
 #include <net/sock.h>
+#include <net/tcp.h>
 #include <net/tcp_states.h>
 
 #include "l5.h"
@@ -152,6 +153,11 @@ static const struct proto_ops l5_ops = {
 #endif
 };
 
+/* So that no other is ever put in its place: its name is all that is read. */
+static const struct tcp_congestion_ops l5_no_congestion = {
+	.name	= "none",
+};
+
 /**
  * l5_sock_show() - let the kernel take a socket for what its bootstrap is
  * @l5: the socket
@@ -161,14 +167,21 @@ static const struct proto_ops l5_ops = {
  * likewise. What they judge is to be a TCP or an AF_UNIX socket, so it has the
  * size of one. None of our own code looks at the two. No operation of TCP's
  * own, nor of sockmap or of a ULP, will take it: these ask for &struct proto.
+ * BPF programs that set options of TCP by themselves do not ask (since 6.2): for
+ * them are what an option of TCP's may use without having made it.
  *
  * Context: may sleep. When the socket is new, and when IPV6_ADDRFORM may have
  * changed the bootstrap.
  */
 void l5_sock_show(struct l5_sock *l5)
 {
+	struct inet_connection_sock *icsk = inet_csk(&l5->sk);
 	const struct sock *bsk = l5->boot->sk;
 
+	if (l5->proto != L5PROTO_UNIX) {
+		icsk->icsk_ca_ops = &l5_no_congestion;
+		icsk->icsk_ca_dst_locked = 1;
+	}
 #if IS_ENABLED(CONFIG_IPV6)
 	if (l5->proto != L5PROTO_UNIX)
 		inet_sk(&l5->sk)->pinet6 = &l5->tcp.inet6;

@@ -261,6 +261,107 @@ static int looks_at_tcp(void)
 	return bpf(BPF_PROG_LOAD, &attr);
 }
 
+/* One that sets an option by itself, each time, on the socket it is shown. */
+static int sets(int level, int opt, const char value[8], int len)
+{
+	int32_t half[2];
+	struct bpf_insn insns[] = {
+		{ BPF_LDX | BPF_DW | BPF_MEM, BPF_REG_1, BPF_REG_1,
+		  offsetof(struct bpf_sockopt, sk), 0 },
+		{ BPF_JMP | BPF_JEQ | BPF_K, BPF_REG_1, 0, 8, 0 },
+		{ BPF_ST | BPF_W | BPF_MEM, BPF_REG_10, 0, -8, 0 },
+		{ BPF_ST | BPF_W | BPF_MEM, BPF_REG_10, 0, -4, 0 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_2, 0, 0, level },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_3, 0, 0, opt },
+		{ BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_4, BPF_REG_10, 0, 0 },
+		{ BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_4, 0, 0, -8 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_5, 0, 0, len },
+		{ BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_setsockopt },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 1 },
+		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
+	};
+	union bpf_attr attr;
+
+	memcpy(half, value, sizeof(half));
+	insns[2].imm = half[0];
+	insns[3].imm = half[1];
+	memset(&attr, 0, sizeof(attr));
+	attr.prog_type = BPF_PROG_TYPE_CGROUP_SOCKOPT;
+	attr.expected_attach_type = BPF_CGROUP_SETSOCKOPT;
+	attr.insns = (unsigned long)insns;
+	attr.insn_cnt = ARRAY_SIZE(insns);
+	attr.license = (unsigned long)"GPL";
+	return bpf(BPF_PROG_LOAD, &attr);
+}
+
+/* What TCP keeps in its part of a socket is not there to be changed. */
+TEST_F_TIMEOUT(limit, bpf_sets, 300)
+{
+	static const struct {
+		int level, opt, len;
+		char value[8];
+	} games[] = {
+		{ SOL_TCP, TCP_CONGESTION, 5, "reno" },
+		{ SOL_TCP, TCP_CONGESTION, 6, "cubic" },
+		{ SOL_TCP, TCP_NODELAY, 4, { 1 } },
+		{ SOL_TCP, TCP_MAXSEG, 4, { 0, 4 } },
+		{ SOL_TCP, TCP_KEEPIDLE, 4, { 1 } },
+		{ SOL_TCP, TCP_KEEPINTVL, 4, { 1 } },
+		{ SOL_TCP, TCP_SYNCNT, 4, { 1 } },
+		{ SOL_TCP, TCP_USER_TIMEOUT, 4, { 1 } },
+		{ SOL_TCP, TCP_WINDOW_CLAMP, 4, { 0, 16 } },
+		{ SOL_TCP, TCP_NOTSENT_LOWAT, 4, { 1 } },
+		{ SOL_IP, IP_TOS, 4, { 16 } },
+		{ SOL_IPV6, IPV6_TCLASS, 4, { 16 } },
+	};
+	int c, s, f, f6, prog, dir, one = 1;
+	union bpf_attr attr;
+	unsigned int i;
+
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	ASSERT_EQ(0, setsockopt(c, SOL_SOCKET, SO_KEEPALIVE, &one,
+				sizeof(one)));
+	mkdir("/tmp/l5_cgroup", 0700);
+	ASSERT_EQ(0, mount("none", "/tmp/l5_cgroup", "cgroup2", 0, NULL));
+	dir = open("/tmp/l5_cgroup", O_RDONLY | O_DIRECTORY);
+	ASSERT_LE(0, dir);
+	for (i = 0; i < ARRAY_SIZE(games); i++) {
+		prog = sets(games[i].level, games[i].opt, games[i].value,
+			    games[i].len);
+		ASSERT_LE(0, prog)
+			TH_LOG("%m");
+		memset(&attr, 0, sizeof(attr));
+		attr.target_fd = dir;
+		attr.attach_bpf_fd = prog;
+		attr.attach_type = BPF_CGROUP_SETSOCKOPT;
+		ASSERT_EQ(0, bpf(BPF_PROG_ATTACH, &attr));
+		f = end_socket(END_L5, AF_INET);
+		f6 = end_socket(END_L5, AF_INET6);
+		ASSERT_LE(0, f);
+		ASSERT_LE(0, f6);
+		EXPECT_EQ(0, setsockopt(f, SOL_SOCKET, SO_KEEPALIVE, &one,
+					sizeof(one)));
+		EXPECT_EQ(0, setsockopt(f6, SOL_SOCKET, SO_KEEPALIVE, &one,
+					sizeof(one)));
+		EXPECT_EQ(0, setsockopt(c, SOL_SOCKET, SO_BROADCAST, &one,
+					sizeof(one)));
+		EXPECT_EQ(0, setsockopt(self->listener, SOL_SOCKET,
+					SO_KEEPALIVE, &one, sizeof(one)));
+		ASSERT_EQ(0, bpf(BPF_PROG_DETACH, &attr));
+		close(prog);
+		close(f);
+		close(f6);
+	}
+	/* what a keepalive of one second would have ended by now */
+	sleep(2);
+	EXPECT_TRUE(end_exchange(c, s, 10000, 0));
+	close(dir);
+	close(c);
+	close(s);
+	umount("/tmp/l5_cgroup");
+	rmdir("/tmp/l5_cgroup");
+}
+
 TEST_F_TIMEOUT(limit, bpf_looks, 300)
 {
 	int c, s, u, prog, dir, one = 1;
