@@ -167,8 +167,8 @@ static const struct tcp_congestion_ops l5_no_congestion = {
  * likewise. What they judge is to be a TCP or an AF_UNIX socket, so it has the
  * size of one. None of our own code looks at the two. No operation of TCP's
  * own, nor of sockmap or of a ULP, will take it: these ask for &struct proto.
- * BPF programs that set options of TCP by themselves do not ask (since 6.2): for
- * them are what an option of TCP's may use without having made it.
+ * BPF programs that set options of TCP by themselves do not ask (since 6.2):
+ * for them is what an option of TCP's may use without having made it.
  *
  * Context: may sleep. When the socket is new, and when IPV6_ADDRFORM may have
  * changed the bootstrap.

@@ -14,12 +14,12 @@
  * Two of its callbacks are ours: sk_state_change enters a client into the
  * meeting, and sk_error_report shows errors where getsockopt(SO_ERROR) looks. A
  * listener's children copy what it has, and may end up with a listener that is
- * none of ours. So what is ours of a listener is a table of operations that sees
- * each child before anyone else does, takes from it what it copied and leaves
- * nothing on it but the meeting that it waits with; and beside that table only
- * a sk_state_change that hears of the listener's own end. A listener that cannot
- * have the table, because its operations are not the ones it began with, has
- * nothing of ours, and its children stay on TCP.
+ * none of ours. So what is ours of a listener is a table of operations that
+ * sees each child before anyone else does, takes from it what it copied and
+ * leaves nothing on it but the meeting that it waits with; and beside that
+ * table only a sk_state_change that hears of the listener's own end. A listener
+ * that cannot have the table, because its operations are not the ones it began
+ * with, has nothing of ours, and its children stay on TCP.
  */
 #include <linux/in.h>
 #include <linux/in6.h>
@@ -198,26 +198,24 @@ static struct sock *l5_syn_recv_sock(const struct l5_af_ops *af,
 static struct sock *l5_syn_recv_v4(const struct sock *sk, struct sk_buff *skb,
 				   struct request_sock *req,
 				   struct dst_entry *dst,
-				   struct request_sock *unhash,
-				   bool *own L5_CHILD_INIT_ARG)
+				   struct request_sock *unhash, L5_OWN_ARGS)
 {
 	struct sock *child;
 
 	child = l5_af[0].orig->syn_recv_sock(sk, skb, req, dst, unhash,
-					     own L5_CHILD_INIT_PASS);
+					     L5_OWN_PASS);
 	return l5_syn_recv_sock(&l5_af[0], sk, child, *own);
 }
 
 static struct sock *l5_syn_recv_v6(const struct sock *sk, struct sk_buff *skb,
 				   struct request_sock *req,
 				   struct dst_entry *dst,
-				   struct request_sock *unhash,
-				   bool *own L5_CHILD_INIT_ARG)
+				   struct request_sock *unhash, L5_OWN_ARGS)
 {
 	struct sock *child;
 
 	child = l5_af[1].orig->syn_recv_sock(sk, skb, req, dst, unhash,
-					     own L5_CHILD_INIT_PASS);
+					     L5_OWN_PASS);
 	return l5_syn_recv_sock(&l5_af[1], sk, child, *own);
 }
 
@@ -596,8 +594,8 @@ void l5_boot_release(struct l5_sock *l5)
 	/*
 	 * First take the bootstrap its callbacks: what it hears from here on
 	 * enters no meeting, and it may outlive us and the module. A listener
-	 * does not, so it keeps its table: a child that is being made is to find
-	 * the operations that it has to put back.
+	 * does not, so it keeps its table: a child that is being made is to
+	 * find the operations that it has to put back.
 	 */
 	write_lock_bh(&bsk->sk_callback_lock);
 	if (l5_owner(bsk)) {

@@ -40,12 +40,13 @@
 
 /* what makes a listener's child has an argument more in some stable trees */
 #ifdef L5_HAVE_CHILD_INIT
-#define L5_CHILD_INIT_ARG	, void (*init)(struct sock *newsk,	\
-					       const struct sock *sk)
-#define L5_CHILD_INIT_PASS	, init
+#define L5_OWN_ARGS		bool *own,				\
+				void (*init)(struct sock *newsk,	\
+					     const struct sock *sk)
+#define L5_OWN_PASS		own, init
 #else
-#define L5_CHILD_INIT_ARG
-#define L5_CHILD_INIT_PASS
+#define L5_OWN_ARGS		bool *own
+#define L5_OWN_PASS		own
 #endif
 
 /* until 6.5 splicing was sendpage() and a splice_read() of each family */

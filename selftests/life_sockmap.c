@@ -57,7 +57,7 @@ static int load(int map)
 	union bpf_attr attr = {
 		.prog_type = BPF_PROG_TYPE_SOCK_OPS,
 		.insns = (unsigned long)code,
-		.insn_cnt = sizeof(code) / sizeof(code[0]),
+		.insn_cnt = ARRAY_SIZE(code),
 		.license = (unsigned long)"GPL",
 	};
 

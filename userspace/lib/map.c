@@ -270,7 +270,7 @@ static const struct {
 	{ L5_AREA_RX, L5_AREA_READ | L5_AREA_TWICE },
 };
 
-enum { L5_MAP_NEEDS = sizeof(l5_map_needs) / sizeof(l5_map_needs[0]) };
+enum { L5_MAP_NEEDS = sizeof(l5_map_needs) / sizeof(*l5_map_needs) };
 
 /* How long the area with our need number @i must be, at least; exactly. */
 static bool l5_map_length_ok(const struct l5_map_info *info, int i,
