@@ -28,6 +28,7 @@ static struct proto l5_proto = {
 	.owner		= THIS_MODULE,
 	.obj_size	= sizeof(struct l5_sock),
 	.keepalive	= l5_keepalive,
+	.rehash		= l5_rehash,
 };
 
 /*
@@ -98,7 +99,11 @@ static int l5_bind(struct socket *sock, struct l5_sockaddr *addr, int len)
 		return err;
 	l5_boot_borrow(l5);
 	l5_opts_push(l5);
-	return l5->boot->ops->bind(l5->boot, addr, len);
+	err = l5->boot->ops->bind(l5->boot, addr, len);
+	/* a link-local address binds to its device, too */
+	if (!err)
+		l5_opts_pull(l5);
+	return err;
 }
 
 static int l5_getname(struct socket *sock, struct sockaddr *addr, int peer)
@@ -119,6 +124,7 @@ static int l5_release(struct socket *sock)
 	l5_boot_release(l5);
 	sock_orphan(sk);
 	sock->sk = NULL;
+	sk_stop_timer_sync(sk, &sk->sk_timer);
 	/* the end of a TCP socket is told by those that would look into it */
 	WRITE_ONCE(sk->sk_family, l5_family);
 	sock_put(sk);
@@ -201,6 +207,14 @@ static void l5_sock_destruct(struct sock *sk)
 #endif
 }
 
+/* Nothing is due; the reference is that of sk_reset_timer(). */
+static void l5_sock_timer(struct timer_list *t)
+{
+	struct sock *sk = l5_from_timer(sk, t, sk_timer);
+
+	sock_put(sk);
+}
+
 /**
  * l5_sock_alloc() - make the generic part of a socket
  * @net: its namespace
@@ -222,6 +236,8 @@ struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
 	/* the number belongs to another name in the kernel's own table */
 	sock_lock_init_class_and_name(sk, "slock-AF_L5", &slock_key,
 				      "sk_lock-AF_L5", &lock_key);
+	/* BPF may start it as TCP's; without a function it is never put */
+	timer_setup(&sk->sk_timer, l5_sock_timer, 0);
 	/* a peer wakes us under RCU alone */
 	sock_set_flag(sk, SOCK_RCU_FREE);
 	sk->sk_destruct = l5_sock_destruct;
@@ -297,9 +313,12 @@ static int __init l5_init(void)
 	err = proto_register(&l5_proto, 1);
 	if (err)
 		goto err_wq;
-	err = l5_net_init();
+	err = l5_revoke_init();
 	if (err)
 		goto err_proto;
+	err = l5_net_init();
+	if (err)
+		goto err_revoke;
 	err = l5_unix_init();
 	if (err)
 		goto err_net;
@@ -323,6 +342,8 @@ err_unix:
 	l5_unix_exit();
 err_net:
 	l5_net_exit();
+err_revoke:
+	l5_revoke_exit();
 err_proto:
 	proto_unregister(&l5_proto);
 err_wq:
@@ -342,6 +363,7 @@ static void __exit l5_exit(void)
 	/* connections and sockets end by RCU callbacks of ours */
 	rcu_barrier();
 	l5_net_exit();
+	l5_revoke_exit();
 	proto_unregister(&l5_proto);
 	destroy_workqueue(l5_wq);
 }

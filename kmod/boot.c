@@ -707,6 +707,14 @@ static void l5_connect_begin(struct l5_sock *l5)
 	}
 	l5->why = why;
 	l5_set_state(l5, L5_CONNECTING, L5_REASON_NONE);
+	/*
+	 * AE, pairs with AF in l5_revoke_line(): who revokes after having
+	 * denied finds a socket that connects, or it finds itself denied.
+	 */
+	smp_mb();
+	if (!why)
+		why = l5_why_not(l5);
+	l5->why = why;
 	if (l5->proto == L5PROTO_UNIX && !why)
 		l5_meet_unix_open(l5);
 out:

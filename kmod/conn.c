@@ -124,7 +124,9 @@ static void l5_conn_free_rcu(struct rcu_head *rcu)
 		if (end->state)
 			l5_page_free(&end->payer, virt_to_page(end->state));
 		for (n = 0; end->pages && n < end->size >> PAGE_SHIFT; n++)
-			l5_page_free(&end->payer, end->pages[n]);
+			l5_page_free(n < end->lent_pages ?
+				     &conn->end[!i].payer : &end->payer,
+				     end->pages[n]);
 		kvfree(end->pages);
 	}
 	for (i = 0; i < 2; i++)
@@ -149,9 +151,12 @@ void l5_conn_put(struct l5_conn *conn)
 	if (conn->paired)
 		atomic_long_dec(&conn->end[0].payer.acct->pairs);
 	l5_unreserve(&conn->end[0].payer, L5_GRANT_PAIR);
-	for (i = 0; i < 2; i++)
-		l5_unreserve(&conn->end[i].payer,
-			     conn->end[i].granted - L5_GRANT);
+	for (i = 0; i < 2; i++) {
+		struct l5_end *end = &conn->end[i];
+
+		l5_unreserve(&end->payer, end->granted - end->lent - L5_GRANT);
+		l5_unreserve(&conn->end[!i].payer, end->lent);
+	}
 	/* a peer may still be ringing, see l5_bell() */
 	call_rcu(&conn->rcu, l5_conn_free_rcu);
 }
@@ -228,8 +233,8 @@ void l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener)
  * @conn: the connection
  * @ln: of the accepting socket
  *
- * And for what its client made it have before, by mapping it. What the limits
- * do not allow stays with who listens.
+ * And for what goes beyond the default of what its client made it have before,
+ * by mapping it. What the limits do not allow stays with who listens.
  *
  * Context: may sleep.
  */
@@ -237,14 +242,18 @@ void l5_conn_accepted(struct l5_conn *conn, struct l5_net *ln)
 {
 	struct l5_end *e = &conn->end[L5_SERVER];
 	struct l5_payer payer;
+	long grant;
 
 	if (l5_payer_get(&payer, ln))
 		return;
 	mutex_lock(&e->fill_lock);
-	if (l5_reserve(&payer, e->granted - L5_GRANT)) {
-		l5_unreserve(&e->payer, e->granted - L5_GRANT);
-		atomic_long_add(e->npages, &payer.acct->pages);
-		atomic_long_sub(e->npages, &e->payer.acct->pages);
+	grant = e->granted - e->lent - L5_GRANT;
+	if (l5_reserve(&payer, grant)) {
+		l5_unreserve(&e->payer, grant);
+		atomic_long_add(e->npages - e->lent_pages,
+				&payer.acct->pages);
+		atomic_long_sub(e->npages - e->lent_pages,
+				&e->payer.acct->pages);
 		swap(e->payer, payer);
 	}
 	mutex_unlock(&e->fill_lock);
@@ -480,6 +489,14 @@ bool l5_conn_close(struct l5_sock *l5, bool reset)
 	 * peer's end mapped with the look at the flags after it published
 	 */
 	smp_mb();
+	/*
+	 * Without a socket there is no end of it, and nobody sees it: two
+	 * processes are not to go on with the memory alone.
+	 */
+	if (test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
+	    (test_bit(L5_END_MAPPED, &own->flags) ||
+	     test_bit(L5_END_MAPPED, &l5_peer(l5)->flags)))
+		l5_map_revoke_later(l5->conn);
 	if (reset || l5_ring_readable(l5))
 		return true;
 	l5_conn_fin(l5);

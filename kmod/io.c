@@ -86,7 +86,7 @@ bool l5_tx_ended(struct l5_sock *l5)
 	       READ_ONCE(bsk->sk_shutdown) & SEND_SHUTDOWN ||
 	       READ_ONCE(bsk->sk_state) == TCP_CLOSE ||
 	       READ_ONCE(l5_own(l5)->flags) &
-	       (BIT(L5_END_FIN) | BIT(L5_END_REVOKED)) ||
+	       (BIT(L5_END_FIN) | BIT(L5_END_REVOKED) | BIT(L5_END_CUT)) ||
 	       test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) ||
 	       l5_rdma_lost(l5);
 }
@@ -524,6 +524,11 @@ ended:
 	l5_boot_error(l5);
 	if (!READ_ONCE(l5->boot->sk->sk_err) && READ_ONCE(l5->sk.sk_err))
 		return sock_error(&l5->sk);
+	/* cut off, and the bootstrap is about to hear of it */
+	if (test_bit(L5_END_CUT, &l5_own(l5)->flags) &&
+	    !READ_ONCE(l5->boot->sk->sk_err) &&
+	    !(READ_ONCE(l5->boot->sk->sk_shutdown) & SEND_SHUTDOWN))
+		return -ECONNRESET;
 	err = sk_stream_error(l5->boot->sk, msg->msg_flags, -EPIPE);
 	l5_boot_error(l5);
 	return err;

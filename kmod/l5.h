@@ -192,6 +192,7 @@ struct l5_view {
 #define L5_END_MAPPED	3	/* a process has mapped it, now or before */
 #define L5_END_BROKEN	4	/* the other end, or a sharer, broke rules */
 #define L5_END_REVOKED	5	/* what is in the rings may be half written */
+#define L5_END_CUT	6	/* sends no more, by an administrator's word */
 
 /**
  * struct l5_end - one end of a connection: what it writes, what it has read
@@ -206,6 +207,8 @@ struct l5_view {
  * @next: number after the last page there
  * @npages: pages the ring owns
  * @granted: pages it may own without asking
+ * @lent: of these, that the other end's payer was granted when it mapped them
+ * @lent_pages: of @npages, that it pays for
  * @late_key: not 0: written by another host, with L5_NOTIFY_ONE
  * @starved: not 0: no memory until the reader is in this page; see pages.c
  * @fill_lock: guards @pages and the numbers above against the other end, which
@@ -233,6 +236,8 @@ struct l5_end {
 	u64 starved;
 	u32 npages;
 	u32 granted;
+	u32 lent;
+	u32 lent_pages;
 	u64 late_key;
 	struct mutex fill_lock;
 	struct l5_map_state *state;
@@ -534,7 +539,7 @@ bool l5_conn_close(struct l5_sock *l5, bool reset);
 void l5_conn_fin(struct l5_sock *l5);
 
 /* pages.c */
-int l5_ring_populate(struct l5_conn *conn);
+int l5_ring_populate(struct l5_conn *conn, int by, u32 most);
 
 /* ring.c */
 ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from);
@@ -614,6 +619,7 @@ int l5_getsockopt(struct socket *sock, int level, int optname,
 void l5_opts_push(struct l5_sock *l5);
 void l5_opts_pull(struct l5_sock *l5);
 void l5_keepalive(struct sock *sk, int on);
+void l5_rehash(struct sock *sk);
 int l5_set_rcvlowat(struct sock *sk, int val);
 void l5_opts_inherit(struct l5_sock *l5, const struct l5_sock *listener);
 
@@ -656,6 +662,8 @@ void l5_deny_init(struct l5_net *ln);
 void l5_deny_exit(struct l5_net *ln);
 
 /* revoke.c */
+int l5_revoke_init(void);
+void l5_revoke_exit(void);
 int l5_revoke_write(struct file *file, char *buf, size_t size);
 int l5_revoke_show(struct seq_file *seq, void *v);
 

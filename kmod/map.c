@@ -373,7 +373,8 @@ static int l5_map_prepare(struct l5_sock *l5)
 	struct l5_map_state *state;
 	struct page *page;
 
-	if (l5_ring_populate(l5->conn))
+	if (l5_ring_populate(l5->conn, l5->end,
+			     READ_ONCE(l5->ln->ring_kb) << 10))
 		return -ENOMEM;
 	mutex_lock(&own->map_lock);
 	if (own->revoked) {

@@ -120,7 +120,10 @@ static void l5_meet_decide(struct l5_bucket *b, struct l5_conn *conn,
 	lockdep_assert_held(&b->lock);
 	hlist_del_init(&conn->hash);
 	l5_timer_cancel(&conn->timer);
+	/* both may have been denied since they began */
 	if (listener)
+		conn->reason = l5_why_not(client);
+	if (listener && !conn->reason)
 		l5_conn_pair(conn, listener);
 	if (conn->paired)
 		l5_set_state(client, L5_SHM, L5_REASON_NONE);

@@ -206,6 +206,26 @@ void l5_keepalive(struct sock *sk, int on)
 }
 
 /**
+ * l5_rehash() - SO_BINDTODEVICE, which is not to wait for the next call
+ * @sk: the owner, locked
+ *
+ * Nor is it to be judged by the rights of whoever makes that call, so it is
+ * done where the kernel would have TCP's tables follow.
+ */
+void l5_rehash(struct sock *sk)
+{
+	struct l5_sock *l5 = l5_sk(sk);
+	struct sock *bsk = l5->boot->sk;
+	int dev = READ_ONCE(sk->sk_bound_dev_if);
+
+	lock_sock(bsk);
+	if (READ_ONCE(bsk->sk_bound_dev_if) != dev)
+		sock_bindtoindex(bsk, dev, false);
+	l5->opts.dev = dev;
+	release_sock(bsk);
+}
+
+/**
  * l5_set_rcvlowat() - SO_RCVLOWAT, for which the kernel does ask
  * @sk: the owner, locked
  * @val: bytes

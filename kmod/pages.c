@@ -192,70 +192,122 @@ static void l5_ring_complete(struct l5_end *e, struct list_head *pages)
 }
 
 /*
- * What a ring lacks to be whole, at the cost of who writes it, whoever asks.
- * Return: 0, or -ENOMEM and @pages has as many as there were.
+ * What a ring lacks to be whole. Of that who maps it pays for what its peer did
+ * not ask for: up to @most pages.
  */
-static int l5_ring_gather(struct l5_end *e, struct list_head *pages)
-{
-	struct page *page;
-	u32 n;
+struct l5_fill {
+	struct l5_end *e;
+	const struct l5_payer *payer;	/* who maps */
+	u32 pages;			/* that it pays for */
+	u32 grant;			/* of which that many are granted anew */
+	u32 rest;			/* granted anew to who writes */
+	struct list_head list;
+	u32 n;				/* in that list, the payer's first */
+};
 
-	lockdep_assert_held(&e->fill_lock);
-	if (!l5_ring_array(e))
+static void l5_fill_plan(struct l5_fill *f, struct l5_end *e,
+			 const struct l5_payer *payer, u32 most)
+{
+	u32 grant = l5_ring_ungranted(e);
+
+	INIT_LIST_HEAD(&f->list);
+	f->e = e;
+	f->payer = payer;
+	f->n = 0;
+	f->pages = &e->payer == payer ? 0 : min(l5_ring_missing(e), most);
+	f->grant = min(grant, f->pages);
+	f->rest = grant - f->grant;
+}
+
+static bool l5_fill_reserve(struct l5_fill *f)
+{
+	if (!l5_reserve(f->payer, f->grant))
+		return false;
+	if (l5_reserve(&f->e->payer, f->rest))
+		return true;
+	l5_unreserve(f->payer, f->grant);
+	return false;
+}
+
+static void l5_fill_cancel(struct l5_fill *f)
+{
+	struct page *page, *tmp;
+
+	list_for_each_entry_safe(page, tmp, &f->list, lru) {
+		const struct l5_payer *p = f->payer;
+
+		if (f->pages)
+			f->pages--;
+		else
+			p = &f->e->payer;
+		l5_page_free(p, page);
+	}
+	l5_unreserve(f->payer, f->grant);
+	l5_unreserve(&f->e->payer, f->rest);
+}
+
+/* Return: 0, or -ENOMEM and there are as many pages as there were. */
+static int l5_fill_gather(struct l5_fill *f)
+{
+	u32 want = l5_ring_missing(f->e);
+	struct page *page;
+
+	lockdep_assert_held(&f->e->fill_lock);
+	if (!l5_ring_array(f->e))
 		return -ENOMEM;
-	for (n = l5_ring_missing(e); n; n--) {
-		page = l5_page_alloc(&e->payer, false);
+	for (; f->n < want; f->n++) {
+		page = l5_page_alloc(f->n < f->pages ? f->payer :
+						       &f->e->payer, false);
 		if (!page)
 			return -ENOMEM;
-		list_add(&page->lru, pages);
+		list_add_tail(&page->lru, &f->list);
 	}
 	return 0;
 }
 
-static void l5_ring_scatter(struct l5_end *e, struct list_head *pages)
+static void l5_fill_done(struct l5_fill *f)
 {
-	struct page *page, *tmp;
-
-	list_for_each_entry_safe(page, tmp, pages, lru)
-		l5_page_free(&e->payer, page);
+	f->e->lent += f->grant;
+	f->e->lent_pages += f->pages;
+	l5_ring_complete(f->e, &f->list);
 }
 
 /**
  * l5_ring_populate() - make both rings whole, so that they can be mapped
  * @conn: the connection
+ * @by: the end that is mapped, whose payer pays
+ * @most: bytes of the other's ring that it pays for; what goes beyond is so by
+ *	the other's wish
  *
  * Context: may sleep; the caller may hold the mmap_lock.
  * Return: 0, or -ENOMEM and nothing has changed.
  */
-int l5_ring_populate(struct l5_conn *conn)
+int l5_ring_populate(struct l5_conn *conn, int by, u32 most)
 {
 	struct l5_end *e0 = &conn->end[0], *e1 = &conn->end[1];
-	LIST_HEAD(pages0);
-	LIST_HEAD(pages1);
-	u32 grant0, grant1;
+	const struct l5_payer *payer = &conn->end[by].payer;
+	struct l5_fill f0, f1;
 	int err = -ENOMEM;
 
 	mutex_lock(&e0->fill_lock);
 	mutex_lock_nested(&e1->fill_lock, SINGLE_DEPTH_NESTING);
-	grant0 = l5_ring_ungranted(e0);
-	grant1 = l5_ring_ungranted(e1);
-	if (!l5_reserve(&e0->payer, grant0))
+	l5_fill_plan(&f0, e0, payer, most >> PAGE_SHIFT);
+	l5_fill_plan(&f1, e1, payer, most >> PAGE_SHIFT);
+	if (!l5_fill_reserve(&f0))
 		goto out;
-	if (!l5_reserve(&e1->payer, grant1))
-		goto err_grant0;
-	err = l5_ring_gather(e0, &pages0) ?: l5_ring_gather(e1, &pages1);
+	if (!l5_fill_reserve(&f1))
+		goto err_first;
+	err = l5_fill_gather(&f0) ?: l5_fill_gather(&f1);
 	if (err)
-		goto err_pages;
-	l5_ring_complete(e0, &pages0);
-	l5_ring_complete(e1, &pages1);
+		goto err_both;
+	l5_fill_done(&f0);
+	l5_fill_done(&f1);
 	goto out;
 
-err_pages:
-	l5_ring_scatter(e1, &pages1);
-	l5_ring_scatter(e0, &pages0);
-	l5_unreserve(&e1->payer, grant1);
-err_grant0:
-	l5_unreserve(&e0->payer, grant0);
+err_both:
+	l5_fill_cancel(&f1);
+err_first:
+	l5_fill_cancel(&f0);
 out:
 	mutex_unlock(&e1->fill_lock);
 	mutex_unlock(&e0->fill_lock);

@@ -342,7 +342,7 @@ int l5_rdma_rings(struct l5_rdma *rd, u32 client, u32 server)
 	int err;
 
 	l5_conn_fix(rd->conn, client, server);
-	err = l5_ring_populate(rd->conn);
+	err = l5_ring_populate(rd->conn, 0, 0);
 	if (!err)
 		err = l5_region_map(rd, &rd->tx, own->pages,
 				    own->size >> PAGE_SHIFT, 0, PAGE_SIZE,

@@ -11,10 +11,17 @@
  * Sockets are found under the lock of their list and then held by their file,
  * so that nobody releases them; one without a file is about to be released, or
  * has never been held by a program.
+ *
+ * A process may keep the lock of its bootstrap for as long as it likes, by a
+ * page fault in a call that copies under it; TCP's own "ss -K" waits for that,
+ * too. So rings and mappings end first, which takes no such lock, and each
+ * bootstrap by a work of its own: nobody delays the end of another's.
  */
 #include <linux/file.h>
 #include <linux/sched/signal.h>
 #include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
 #include <net/af_unix.h>
 #include <net/tcp.h>
 
@@ -22,6 +29,8 @@
 
 /* Sockets that are found at a time. */
 #define L5_REVOKE_BATCH	64
+/* How long who revokes waits for bootstraps that others hold. */
+#define L5_REVOKE_WAIT	(10 * HZ)
 
 /**
  * struct l5_revoke - what a line says
@@ -30,6 +39,7 @@
  * @ns: whose uids @who means
  * @round: its number, see l5_sock.revoked
  * @count: sockets found
+ * @wait: for what is done of it by work
  */
 struct l5_revoke {
 	struct l5_who who;
@@ -37,6 +47,7 @@ struct l5_revoke {
 	struct user_namespace *ns;
 	u32 round;
 	unsigned int count;
+	struct l5_revoke_wait *wait;
 };
 
 static DEFINE_MUTEX(l5_revoke_lock);	/* guards the number of rounds */
@@ -112,26 +123,121 @@ static void l5_revoke_listener(struct l5_sock *l5)
 	} while (most-- && !fatal_signal_pending(current));
 }
 
-static void l5_revoke_one(struct l5_sock *l5, bool every)
+/* It is still to become one: it is not to have rings. */
+static void l5_revoke_connecting(struct l5_sock *l5)
 {
-	int state;
-
 	mutex_lock(&l5->lock);
-	state = l5_state(l5);
-	if (state == L5_LISTEN) {
-		l5_mailbox_revoke(l5);
-		l5_revoke_listener(l5);
-	} else if (state != L5_IDLE) {
-		l5_base_abort(l5->boot->sk);
-		/* it may have become one since */
-		state = l5_state(l5);
-		if (state == L5_SHM || state == L5_MOVING)
-			l5_map_revoke(l5->conn);
-		l5_boot_error(l5);
+	if (l5_state(l5) == L5_CONNECTING) {
+		lock_sock(l5->boot->sk);
+		l5->why = L5_REASON_DENIED;
+		l5_meet_cancel(l5);
+		release_sock(l5->boot->sk);
 	}
 	mutex_unlock(&l5->lock);
-	if (state == L5_LISTEN && every)
-		l5_shutdown(l5->sk.sk_socket, SHUT_RDWR);
+}
+
+/*
+ * The rings end at once, without a lock that those who use the socket hold for
+ * as long as they like: a fault may be what they are in.
+ */
+static void l5_revoke_rings(struct l5_sock *l5)
+{
+	struct l5_conn *conn;
+	int i;
+
+	if (l5_state(l5) != L5_SHM && l5_state(l5) != L5_MOVING)
+		return;
+	conn = l5->conn;
+	l5_map_revoke(conn);
+	/* what is in rings that nobody mapped may be read, as after a reset */
+	for (i = 0; i < 2; i++)
+		set_bit(L5_END_CUT, &conn->end[i].flags);
+}
+
+/**
+ * struct l5_revoke_wait - who revokes waits for the work of a round
+ * @ref: one for each job, and that of who waits
+ * @left: jobs that are not done
+ * @done: nothing is left
+ */
+struct l5_revoke_wait {
+	refcount_t ref;
+	atomic_t left;
+	struct completion done;
+};
+
+/**
+ * struct l5_revoke_job - the end of a socket's connection
+ * @work: does it
+ * @file: the socket's, with a reference
+ * @wait: who waits
+ * @every: a listener ends, too
+ */
+struct l5_revoke_job {
+	struct work_struct work;
+	struct file *file;
+	struct l5_revoke_wait *wait;
+	bool every;
+};
+
+static struct workqueue_struct *l5_revoke_wq;
+
+static void l5_revoke_put(struct l5_revoke_wait *wait)
+{
+	if (refcount_dec_and_test(&wait->ref))
+		kfree(wait);
+}
+
+static void l5_revoke_done(struct l5_revoke_wait *wait)
+{
+	if (atomic_dec_and_test(&wait->left))
+		complete_all(&wait->done);
+	l5_revoke_put(wait);
+}
+
+static void l5_revoke_work(struct work_struct *work)
+{
+	struct l5_revoke_job *job = container_of(work, struct l5_revoke_job,
+						 work);
+	struct socket *sock = sock_from_file(job->file);
+	struct l5_sock *l5 = l5_sk(sock->sk);
+
+	if (l5_state(l5) == L5_CONNECTING)
+		l5_revoke_connecting(l5);
+	if (l5_state(l5) == L5_LISTEN) {
+		l5_mailbox_revoke(l5);
+		l5_revoke_listener(l5);
+		if (job->every)
+			l5_shutdown(sock, SHUT_RDWR);
+	} else if (l5_state(l5) != L5_IDLE) {
+		l5_base_abort(l5->boot->sk);
+		/* it may have got them since */
+		l5_revoke_rings(l5);
+		l5_boot_error(l5);
+	}
+	fput(job->file);
+	l5_revoke_done(job->wait);
+	kfree(job);
+}
+
+/* Takes the reference to the file. */
+static int l5_revoke_one(struct file *file, struct l5_revoke *r)
+{
+	struct l5_revoke_job *job = kmalloc(sizeof(*job), GFP_KERNEL);
+
+	l5_revoke_rings(l5_sk(sock_from_file(file)->sk));
+	if (!job) {
+		fput(file);
+		return -ENOMEM;
+	}
+	INIT_WORK(&job->work, l5_revoke_work);
+	job->file = file;
+	job->every = r->every;
+	job->wait = r->wait;
+	refcount_inc(&r->wait->ref);
+	atomic_inc(&r->wait->left);
+	queue_work(l5_revoke_wq, &job->work);
+	return 0;
 }
 
 static bool l5_revoke_wants(const struct l5_revoke *r, struct l5_sock *l5)
@@ -175,7 +281,7 @@ static int l5_revoke_find(const struct l5_revoke *r, struct l5_net *ln,
 static int l5_revoke_net(struct l5_revoke *r, struct l5_net *ln)
 {
 	struct file *files[L5_REVOKE_BATCH];
-	int n, i, ends = 0;
+	int n, i, ends = 0, err = 0;
 
 	/*
 	 * To the end of the list, and once more for what was being accepted;
@@ -183,18 +289,15 @@ static int l5_revoke_net(struct l5_revoke *r, struct l5_net *ln)
 	 */
 	do {
 		n = l5_revoke_find(r, ln, files);
-		for (i = 0; i < n; i++) {
-			l5_revoke_one(l5_sk(sock_from_file(files[i])->sk),
-				      r->every);
-			fput(files[i]);
-		}
+		for (i = 0; i < n; i++)
+			err = l5_revoke_one(files[i], r) ?: err;
 		r->count += n;
 		ends += n < L5_REVOKE_BATCH;
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		cond_resched();
 	} while (ends < 2);
-	return 0;
+	return err;
 }
 
 /* A namespace that this round has not been at yet, with a reference. */
@@ -230,6 +333,7 @@ static int l5_revoke_everywhere(struct l5_revoke *r)
 static int l5_revoke_line(struct net *net, char *line)
 {
 	struct l5_revoke r = { .ns = net->user_ns };
+	long left;
 	int err;
 
 	r.every = !strcmp(line, "sockets");
@@ -239,6 +343,15 @@ static int l5_revoke_line(struct net *net, char *line)
 		err = l5_who_parse(&r.who, line);
 	if (!r.every && err)
 		return err;
+	err = -ENOMEM;
+	r.wait = kmalloc(sizeof(*r.wait), GFP_KERNEL);
+	if (!r.wait)
+		goto out;
+	refcount_set(&r.wait->ref, 2);
+	atomic_set(&r.wait->left, 1);
+	init_completion(&r.wait->done);
+	/* AF, pairs with AE: what is denied, then who connects */
+	smp_mb();
 	mutex_lock(&l5_revoke_lock);
 	/* 0 is what a new socket has */
 	if (!++l5_revoke_rounds)
@@ -251,6 +364,13 @@ static int l5_revoke_line(struct net *net, char *line)
 	mutex_unlock(&l5_revoke_lock);
 	if (!err && !r.count && r.who.kind == L5_WHO_INODE)
 		err = -ESRCH;
+	l5_revoke_done(r.wait);
+	left = wait_for_completion_killable_timeout(&r.wait->done,
+						    L5_REVOKE_WAIT);
+	if (left <= 0 && !err)
+		err = left ? -EINTR : -EINPROGRESS;
+	l5_revoke_put(r.wait);
+out:
 	l5_who_put(&r.who);
 	return err;
 }
@@ -264,7 +384,8 @@ static int l5_revoke_line(struct net *net, char *line)
  *
  * Context: may sleep.
  * Return: 0; at the first line that fails, its errno: -EPERM, -EINVAL, -ENOENT
- * without such a cgroup, -ESRCH without such an inode, -EINTR.
+ * without such a cgroup, -ESRCH without such an inode, -EINTR, -EINPROGRESS if
+ * a bootstrap is held by its process: then it ends as soon as that lets go.
  */
 int l5_revoke_write(struct file *file, char *buf, size_t size)
 {
@@ -289,4 +410,15 @@ int l5_revoke_write(struct file *file, char *buf, size_t size)
 int l5_revoke_show(struct seq_file *seq, void *v)
 {
 	return 0;
+}
+
+int __init l5_revoke_init(void)
+{
+	l5_revoke_wq = alloc_workqueue("l5_revoke", WQ_UNBOUND, WQ_MAX_ACTIVE);
+	return l5_revoke_wq ? 0 : -ENOMEM;
+}
+
+void l5_revoke_exit(void)
+{
+	destroy_workqueue(l5_revoke_wq);
 }

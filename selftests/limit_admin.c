@@ -4,6 +4,11 @@
  * nobody gets more memory by having more namespaces, or at the cost of who it
  * talks to; who is denied rings has none; what is revoked has ended.
  */
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <stdint.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -361,7 +366,7 @@ static int modest(const struct addr *to, bool map, int up, int down)
 static void charge(struct __test_metadata *_metadata, bool map)
 {
 	/* what the default allows, and as much again for all the rest */
-	const long fair = PAIRS * 2 * 256;
+	const long fair = PAIRS * (2 * 256 + (map ? 256 : 0));
 	long a0, b0, a, b;
 	int server_up[2], server_down[2], up[2], down[2], status;
 	struct addr to = addr_parse("127.0.0.1:0");
@@ -402,6 +407,60 @@ static void charge(struct __test_metadata *_metadata, bool map)
 	EXPECT_EQ(0, status);
 	ASSERT_EQ(server, waitpid(server, &status, 0));
 	EXPECT_EQ(0, status);
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+	EXPECT_EQ(0, sh("rmdir " CGROUP "_a " CGROUP "_b"));
+}
+
+/*
+ * Nor is a server charged for what a client makes it have: the rings that the
+ * client maps are the client's, but for what the server asked for.
+ */
+TEST_F_TIMEOUT(admin, mapper_pays, 180)
+{
+	struct addr to = addr_parse("127.0.0.1:0");
+	int l, i, s[PAIRS], up[2], down[2], status;
+	long a0, b0, a, b;
+	pid_t client;
+
+	if (!cgroup_make())
+		SKIP(return, "no memory cgroups");
+	ASSERT_EQ(0, pipe(up) | pipe(down));
+	l = end_listen(END_L5, &to);
+	ASSERT_LE(0, l);
+	a0 = cgroup_kb("a");
+	fflush(NULL);
+	client = fork();
+	if (!client)
+		_exit(modest(&to, true, up[1], down[0]));
+	/* in a child, which the cgroup can be left by */
+	ASSERT_TRUE(wait_byte(up[0]));
+	a = cgroup_kb("a") - a0;
+	b0 = cgroup_kb("b");
+	fflush(NULL);
+	status = fork();
+	if (!status) {
+		if (!cgroup_enter(CGROUP "_b"))
+			_exit(1);
+		for (i = 0; i < PAIRS; i++) {
+			s[i] = accept(l, NULL, NULL);
+			if (s[i] < 0 || fill(s[i]) <= 0)
+				_exit(2);
+		}
+		_exit(write(up[1], "", 1) != 1 || !wait_byte(down[0]));
+	}
+	ASSERT_TRUE(wait_byte(up[0]));
+	b = cgroup_kb("b") - b0;
+	TH_LOG("client %ld KiB, server %ld KiB", a, b);
+	/* both rings of each connection are the client's */
+	EXPECT_LT(PAIRS * 2 * 200, a);
+	EXPECT_GT(PAIRS * 128 + 512, b);
+	ASSERT_EQ(2, write(down[1], "xx", 2));
+	for (i = 0; i < 2; i++) {
+		ASSERT_LT(0, wait(&status));
+		EXPECT_EQ(0, status);
+	}
+	close(l);
 	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
 	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
 	EXPECT_EQ(0, sh("rmdir " CGROUP "_a " CGROUP "_b"));
@@ -1022,6 +1081,118 @@ static bool rdma_pair(uid_t client, uid_t server, int *c, int *s)
 		ok = rdma_moved(*c) && rdma_moved(*s);
 	close(l);
 	return ok;
+}
+
+/*
+ * A client that was in connect() when it was denied, and what it had revoked,
+ * is not to have rings afterwards.
+ */
+TEST_F_TIMEOUT(admin, denied_while_connecting, 120)
+{
+	struct addr to = addr_parse("abstract:l5_admin_full");
+	int l, c, s, i, fd[2];
+	pid_t pid;
+
+	l = end_listen(END_L5, &to);
+	ASSERT_LE(0, l);
+	ASSERT_EQ(0, listen(l, 0));
+	for (i = 0; i < 1; i++) {
+		fd[i] = end_connect(END_L5, &to);
+		ASSERT_LE(0, fd[i]);
+	}
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		c = end_connect(END_L5, &to);
+		_exit(c >= 0 && l5_transport(c) == L5_TRANSPORT_SHM);
+	}
+	EXPECT_TRUE(l5_wait_asleep(pid));
+	ASSERT_EQ(0, say(DENY, "uid 0"));
+	EXPECT_EQ(0, say(REVOKE, "uid 0"));
+	for (i = 0; i < 2; i++) {
+		s = end_poll(l, POLLIN) & POLLIN ? accept(l, NULL, NULL) : -1;
+		if (i && s >= 0)
+			EXPECT_NE(L5_TRANSPORT_SHM, l5_transport(s));
+		close(s);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &i, 0));
+	EXPECT_EQ(0, i);
+	ASSERT_EQ(0, say(DENY, "allow uid 0"));
+	close(fd[0]);
+	close(l);
+}
+
+/* A call that is in a page fault for ever, with what its socket has locked. */
+static pid_t stuck_in_send(int fd)
+{
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_api api = { .api = UFFD_API };
+	pid_t pid;
+	void *p;
+	int u;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid)
+		return pid;
+	u = syscall(SYS_userfaultfd, O_CLOEXEC);
+	p = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	reg.range.start = (uintptr_t)p;
+	reg.range.len = 4096;
+	if (u < 0 || ioctl(u, UFFDIO_API, &api) ||
+	    ioctl(u, UFFDIO_REGISTER, &reg))
+		_exit(77);
+	syscall(SYS_sendto, fd, p, 10, 0, NULL, 0);
+	_exit(1);
+}
+
+/* Nobody keeps an administrator from ending the connections of others. */
+TEST_F_TIMEOUT(admin, revoke_beside_a_stuck_one, 180)
+{
+	struct addr to = addr_parse("127.0.0.1:0");
+	pid_t stuck, shut, admin;
+	int l, c[2], s[2], i;
+
+	l = end_listen(END_L5, &to);
+	ASSERT_LE(0, l);
+	for (i = 0; i < 2; i++) {
+		c[i] = end_connect(END_L5, &to);
+		s[i] = accept(l, NULL, NULL);
+		ASSERT_LE(0, s[i]);
+		ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(c[i]));
+	}
+	stuck = stuck_in_send(c[0]);
+	EXPECT_TRUE(l5_wait_asleep(stuck));
+	fflush(NULL);
+	shut = fork();
+	if (!shut) {
+		shutdown(c[0], SHUT_WR);
+		_exit(0);
+	}
+	/* which sleeps where only a signal that kills ends it */
+	usleep(500000);
+	fflush(NULL);
+	admin = fork();
+	if (!admin) {
+		i = say(REVOKE, "all");
+		_exit(i && i != EINPROGRESS);
+	}
+	/* this one at once, and the stuck one has no rings any more */
+	EXPECT_TRUE(is_reset(c[1]));
+	EXPECT_TRUE(is_reset(s[1]));
+	EXPECT_TRUE(UNTIL(send(s[0], "x", 1, MSG_NOSIGNAL) == -1));
+	ASSERT_EQ(admin, waitpid(admin, &i, 0));
+	EXPECT_EQ(0, i);
+	kill(shut, SIGKILL);
+	kill(stuck, SIGKILL);
+	waitpid(shut, &i, 0);
+	waitpid(stuck, &i, 0);
+	for (i = 0; i < 2; i++) {
+		close(c[i]);
+		close(s[i]);
+	}
+	close(l);
 }
 
 /* Of connections that RDMA carries the same is true. */

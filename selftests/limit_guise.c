@@ -315,6 +315,7 @@ TEST_F_TIMEOUT(limit, bpf_sets, 300)
 		{ SOL_IPV6, IPV6_TCLASS, 4, { 16 } },
 	};
 	int c, s, f, f6, prog, dir, one = 1;
+	long long had = l5_references();
 	union bpf_attr attr;
 	unsigned int i;
 
@@ -358,6 +359,10 @@ TEST_F_TIMEOUT(limit, bpf_sets, 300)
 	close(dir);
 	close(c);
 	close(s);
+	/* nothing that was started holds a socket */
+	for (i = 0; l5_references() > had && i < 600; i++)
+		usleep(100000);
+	EXPECT_GE(had, l5_references());
 	umount("/tmp/l5_cgroup");
 	rmdir("/tmp/l5_cgroup");
 }

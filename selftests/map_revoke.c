@@ -271,6 +271,31 @@ TEST_F_TIMEOUT(revoke, unread, 120)
 	mapping_close(&m);
 }
 
+/*
+ * Without a socket nobody can end what two processes have mapped: once both
+ * ends are closed it is taken from them.
+ */
+TEST_F_TIMEOUT(revoke, both_closed, 120)
+{
+	struct mapping a, b;
+
+	ASSERT_EQ(0, mapping_open(&a, self->fd[0]));
+	ASSERT_EQ(0, mapping_open(&b, self->fd[1]));
+	l5_store((__u64 *)a.tx + 16, 0x1234);
+	EXPECT_EQ(0x1234, l5_load((__u64 *)b.rx + 16));
+	close(self->fd[0]);
+	l5_store((__u64 *)a.tx + 16, 0x2345);
+	EXPECT_EQ(0x2345, l5_load((__u64 *)b.rx + 16));
+	close(self->fd[1]);
+	self->fd[0] = -1;
+	self->fd[1] = -1;
+	EXPECT_TRUE(UNTIL(!l5_load((__u64 *)b.rx + 16)));
+	l5_store((__u64 *)a.tx + 16, 0x3456);
+	EXPECT_EQ(0, l5_load((__u64 *)b.rx + 16));
+	mapping_close(&a);
+	mapping_close(&b);
+}
+
 /* A lock word that a zapped process held keeps nobody waiting. */
 TEST_F_TIMEOUT(revoke, held_words, 120)
 {

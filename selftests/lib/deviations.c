@@ -66,10 +66,6 @@ const struct deviation deviations[] = {
 	  "length *", "-1 EOPNOTSUPP", false, PEEK_REASON, D_ALWAYS },
 	{ "peek_offset", "*SO_PEEK_OFF*", V_UN,
 	  "0", "-1 EOPNOTSUPP", false, PEEK_REASON, D_ALWAYS },
-	{ "set_connected", "then getsockopt connected 1 18",
-	  V_ALL & ~V_UN, "*16777216", "*3145728", false,
-	  "after connect() SO_RCVBUF is remembered, but a ring keeps its "
-	  "size, and so SO_RCVLOWAT its limit", D_KERNEL },
 	{ "types", "socket(fam, SOCK_STREAM, -1)", V_UN,
 	  "-1 EPROTONOSUPPORT", "-1 EINVAL", false,
 	  "a negative protocol is refused as TCP refuses it", D_ALWAYS },
