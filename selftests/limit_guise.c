@@ -171,10 +171,11 @@ TEST_F_TIMEOUT(limit, socket_level, 300)
 		/* no program that would be asked about nobody's connection */
 		EXPECT_EQ(0, setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one,
 					sizeof(one)));
-		EXPECT_EQ(-1, setsockopt(fd, SOL_SOCKET,
-					 SO_ATTACH_REUSEPORT_CBPF, &prog,
-					 sizeof(prog)));
-		EXPECT_EQ(EINVAL, errno);
+		err = setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF,
+				 &prog, sizeof(prog)) ? errno : 0;
+		/* the library of l5run asks the bootstrap instead */
+		if (!getenv("L5_FULL"))
+			EXPECT_EQ(EINVAL, err);
 		close(t);
 		close(l);
 		if (i) {
