@@ -13,6 +13,7 @@
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/tcp.h>
+#include <net/if.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -293,6 +294,50 @@ static int sets(int level, int opt, const char value[8], int len)
 	attr.insn_cnt = ARRAY_SIZE(insns);
 	attr.license = (unsigned long)"GPL";
 	return bpf(BPF_PROG_LOAD, &attr);
+}
+
+/* A device that a socket is bound to holds from the call on, as of TCP. */
+TEST_F_TIMEOUT(limit, device_at_once, 120)
+{
+	int k, l, c, home = net_current();
+	char name[16] = "";
+	struct addr to;
+	socklen_t len;
+
+	ASSERT_TRUE(net_unshare());
+	if (sh("ip link add l5dev type dummy && ip link set l5dev up && "
+	       "ip addr add fe80::77/64 dev l5dev nodad")) {
+		net_enter(home);
+		SKIP(return, "no dummy device");
+	}
+	for (k = END_TCP; k <= END_L5; k++) {
+		to = addr_parse("127.0.0.1:0");
+		l = end_listen(k, &to);
+		ASSERT_LE(0, l);
+		ASSERT_EQ(0, setsockopt(l, SOL_SOCKET, SO_BINDTODEVICE,
+					"l5dev", 5));
+		EXPECT_EQ(-ECONNREFUSED, end_connect(END_TCP, &to));
+		ASSERT_EQ(0, setsockopt(l, SOL_SOCKET, SO_BINDTODEVICE, "",
+					0));
+		c = end_connect(END_TCP, &to);
+		EXPECT_LE(0, c);
+		close(c);
+		close(l);
+
+		/* and what bind() did shows */
+		to = addr_parse("[fe80::77]:0");
+		to.in6.sin6_scope_id = if_nametoindex("l5dev");
+		c = end_socket(k, AF_INET6);
+		ASSERT_LE(0, c);
+		EXPECT_EQ(0, bind(c, &to.sa, to.len));
+		len = sizeof(name);
+		EXPECT_EQ(0, getsockopt(c, SOL_SOCKET, SO_BINDTODEVICE, name,
+					&len));
+		EXPECT_STREQ("l5dev", name);
+		memset(name, 0, sizeof(name));
+		close(c);
+	}
+	net_enter(home);
 }
 
 /* What TCP keeps in its part of a socket is not there to be changed. */
