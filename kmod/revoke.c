@@ -69,7 +69,12 @@ static void l5_base_abort(struct sock *bsk)
 	struct sock *peer;
 
 	if (bsk->sk_family != AF_UNIX) {
-		tcp_abort(bsk, ECONNRESET);
+		/*
+		 * The reset of the other end may have been here, and a program
+		 * may have had its error: tcp_abort() would tell it again.
+		 */
+		if (READ_ONCE(bsk->sk_state) != TCP_CLOSE)
+			tcp_abort(bsk, ECONNRESET);
 		return;
 	}
 	peer = unix_peer_get(bsk);
