@@ -7,7 +7,7 @@
  * the same address and port, and a client whose route leads to an RDMA device
  * asks there once TCP is connected. The 64 random bits that both ends of a
  * fresh TCP connection hold (see meet.c) say which connection is meant; they
- * are taken before any byte has moved.
+ * are taken before any byte has moved. What is said is sealed by them: seal.c.
  *
  * A host without RDMA answers nothing for more than a minute, and no setting of
  * rdma_cm's changes that. So the question has a timer of its own, runs in the
@@ -180,6 +180,7 @@ static void l5_door_connect(struct l5_rdma *rd)
 		max = hello.max_size;
 		hello.tx_size = min(max, l5_conn_wish(rd->conn, true));
 		hello.rx_size = min(max, l5_conn_wish(rd->conn, false));
+		l5_seal_make(rd, &hello);
 		l5_door_timers(rd->id);
 		err = rdma_connect_locked(rd->id, &param);
 	}
@@ -201,16 +202,20 @@ static bool l5_hello_valid(const struct l5_hello *h, size_t len)
 static void l5_door_established(struct l5_rdma *rd, struct rdma_cm_event *event)
 {
 	const struct rdma_conn_param *p = &event->param.conn;
+	const struct l5_hello *hello = p->private_data;
 
 	if (!rd->server) {
-		if (!p->private_data ||
-		    !l5_hello_valid(p->private_data, p->private_data_len) ||
-		    ((const struct l5_hello *)p->private_data)->key !=
-		    l5_rdma_proof(rd->key, true)) {
+		if (!hello || !l5_hello_valid(hello, p->private_data_len)) {
 			l5_door_fail(rd, L5_REASON_REFUSED);
 			return;
 		}
-		memcpy(&rd->hello, p->private_data, sizeof(rd->hello));
+		if (!l5_seal_good(rd, hello, p->qp_num)) {
+			l5_net_count(rd->ln, L5_STAT_RDMA_FORGED, 1);
+			l5_door_fail(rd, L5_REASON_REFUSED);
+			return;
+		}
+		rd->hello = *hello;
+		rd->peer_qpn = p->qp_num;
 	}
 	l5_rdma_do(rd, L5_DO_UP);
 }
@@ -375,6 +380,8 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	if (!rd)
 		return L5_REASON_NOMEM;
 	rd->key = (u64)tp->write_seq << 32 | READ_ONCE(tp->copied_seq);
+	rd->token = l5_token(rd->key);
+	l5_ends_of(bsk, L5_CLIENT, &rd->ends);
 	rd->dst = dst;
 	l5_door_addr(bsk, &rd->src, false);
 	rd->end = L5_CLIENT;
@@ -458,13 +465,22 @@ static int l5_door_reject(struct rdma_cm_id *id, u8 why)
 	return -ECONNREFUSED;
 }
 
+/* Is a question the peer's of the socket that waits for one? */
+static bool l5_door_genuine(const struct l5_rdma *rd,
+			    const struct rdma_cm_id *id,
+			    const struct l5_hello *hello, u32 qpn)
+{
+	return l5_seal_way(id, &rd->ends) && l5_seal_good(rd, hello, qpn);
+}
+
 /**
  * l5_door_asked() - a question came
  * @ln: to a listener of this namespace
  * @id: of the connection manager, not accepted yet
  * @p: what it brings
  *
- * It is for a socket that waits for it, or for one that will come.
+ * It is for a socket that waits for it, or for one that will come. A socket
+ * that waits goes on doing so if the question is not its peer's.
  *
  * Return: 0, or an error and then @id is of no more use.
  */
@@ -473,13 +489,17 @@ int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 {
 	const struct l5_hello *hello = p->private_data;
 	struct l5_rdma *rd;
+	bool forged;
 
 	if (!hello || !l5_hello_valid(hello, p->private_data_len) ||
 	    !l5_door_fits(id))
 		return l5_door_reject(id, IB_CM_REJ_CONSUMER_DEFINED);
 	spin_lock_bh(&l5_door_lock);
-	rd = l5_door_find(ln, hello->key, false);
-	if (rd) {
+	rd = l5_door_find(ln, hello->token, false);
+	forged = rd && !l5_door_genuine(rd, id, hello, p->qp_num);
+	if (forged) {
+		rd = NULL;
+	} else if (rd) {
 		/* the table's reference is the caller's now */
 		hlist_del_init(&rd->node);
 	} else if (ln->door_early < L5_DOOR_EARLY) {
@@ -487,11 +507,16 @@ int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 	}
 	if (!rd) {
 		spin_unlock_bh(&l5_door_lock);
+		if (forged) {
+			l5_net_count(ln, L5_STAT_RDMA_FORGED, 1);
+			return l5_door_reject(id, IB_CM_REJ_CONSUMER_DEFINED);
+		}
 		/* which passes: not an answer to be remembered */
 		return l5_door_reject(id, IB_CM_REJ_NO_RESOURCES);
 	}
-	rd->token = hello->key;
+	rd->token = hello->token;
 	rd->hello = *hello;
+	rd->peer_qpn = p->qp_num;
 	rd->server = true;
 	rd->end = L5_SERVER;
 	id->context = rd;
@@ -521,38 +546,55 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	const struct tcp_sock *tp = tcp_sk(bsk);
 	struct l5_rdma *rd, *early;
 	struct sockaddr_storage dst = { };
+	struct l5_door *door;
 	struct l5_payer payer;
-	u64 key;
+	bool forged = false;
 
-	if (!READ_ONCE(listener->door) || !l5_door_wants(listener))
+	if (!l5_door_wants(listener))
 		return;
 	l5_door_addr(bsk, &dst, true);
 	if (l5_door_loopback(&dst))
 		return;
-	if (l5_payer_get(&payer, l5->ln))
+	door = l5_door_get(listener);
+	if (!door)
 		return;
+	if (l5_payer_get(&payer, l5->ln)) {
+		l5_door_put(door);
+		return;
+	}
 	rd = l5_rdma_alloc(l5->ln, GFP_KERNEL_ACCOUNT);
 	if (!rd) {
 		l5_payer_put(&payer);
+		l5_door_put(door);
 		return;
 	}
 	lock_sock(bsk);
-	key = (u64)READ_ONCE(tp->copied_seq) << 32 | tp->write_seq;
+	rd->key = (u64)READ_ONCE(tp->copied_seq) << 32 | tp->write_seq;
+	l5_ends_of(bsk, L5_SERVER, &rd->ends);
 	release_sock(bsk);
+	rd->token = l5_token(rd->key);
+	rd->end = L5_SERVER;
 
 	spin_lock_bh(&l5_door_lock);
-	early = l5_door_find(l5->ln, l5_rdma_proof(key, false), true);
+	early = l5_door_find(l5->ln, rd->token, true);
+	if (early && !l5_door_genuine(rd, early->id, &early->hello,
+				      early->peer_qpn)) {
+		/* it goes when its time is over */
+		forged = true;
+		early = NULL;
+	}
 	if (early) {
 		l5_door_del(early);
 		/* not the time that the answer gets */
 		l5_door_in_time(early);
+		early->key = rd->key;
+		early->ends = rd->ends;
 		kfree(rd);
 		/* the table's reference is the socket's now */
 		rd = early;
 	}
-	rd->key = key;
-	rd->token = l5_rdma_proof(key, false);
-	rd->end = L5_SERVER;
+	/* until it was asked, or nobody asks any more */
+	rd->door = door;
 	rd->payer = payer;
 	rd->mailbox = l5_mailbox_get(listener);
 	l5_rdma_got_socket(rd, l5);
@@ -561,8 +603,19 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	else
 		l5_door_add(rd);
 	spin_unlock_bh(&l5_door_lock);
+	if (forged)
+		l5_net_count(l5->ln, L5_STAT_RDMA_FORGED, 1);
 	if (!early)
 		l5_door_expire(rd, L5_HOPE);
+}
+
+/* No question is to come any more. */
+static void l5_door_leave(struct l5_rdma *rd)
+{
+	struct l5_door *door = xchg(&rd->door, NULL);
+
+	if (door)
+		l5_door_put(door);
 }
 
 static void l5_door_sizes(struct l5_rdma *rd, u32 *client, u32 *server)
@@ -588,6 +641,7 @@ static int l5_door_accept(struct l5_rdma *rd)
 	u32 client, server;
 	int err;
 
+	l5_door_leave(rd);
 	conn = l5_conn_make(&rd->payer);
 	if (IS_ERR(conn))
 		return PTR_ERR(conn);
@@ -608,6 +662,7 @@ static int l5_door_accept(struct l5_rdma *rd)
 	l5_rdma_hello(rd, &hello);
 	hello.tx_size = server;
 	hello.rx_size = client;
+	l5_seal_make(rd, &hello);
 	l5_door_timers(rd->id);
 	/* with the memory of an answer that does not come */
 	l5_door_expire(rd, L5_DOOR_PATIENCE);
@@ -679,6 +734,7 @@ static void l5_door_end(struct l5_rdma *rd)
 
 	rd->ended = true;
 	l5_rdma_forget(rd);
+	l5_door_leave(rd);
 	l5_door_in_time(rd);
 	l5_door_quiet(rd);
 	l5_door_asked_enough(rd);
@@ -720,15 +776,20 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 	/* also if that was heard while the queue pair was drained */
 	if (todo & BIT(L5_DO_UNREAD))
 		l5_move_unread(rd);
-	if (rd->ended)
+	if (rd->ended) {
+		/* a socket may have come to it just then */
+		l5_door_leave(rd);
 		return;
+	}
 	if (todo & BIT(L5_DO_EXPIRE) && l5_rd(rd, L5_RD_UP)) {
 		l5_move_tick(rd);
 	} else if (todo & BIT(L5_DO_EXPIRE) && !READ_ONCE(rd->id)) {
-		if (rd->end == L5_SERVER)
+		if (rd->end == L5_SERVER) {
 			l5_move_hope_ends(rd);
-		else
+			l5_door_leave(rd);
+		} else {
 			todo |= BIT(L5_DO_ASK);
+		}
 	} else if (todo & BIT(L5_DO_EXPIRE)) {
 		l5_door_fail(rd, rd->server ? L5_REASON_RDMA :
 					      L5_REASON_SILENT);

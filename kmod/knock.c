@@ -13,18 +13,26 @@
  * @node: in the list of all
  * @net: its namespace
  * @addr: where
- * @users: listening sockets
- * @id: of the connection manager, NULL where there is no device
+ * @users: listening sockets, and accepted ones that may yet be asked: a client
+ *	asks when it has heard that it is connected, and a program that serves
+ *	one connection has closed its listener by then
+ * @id: of the connection manager, NULL where there is no device, or where
+ *	somebody else listens already
  * @ln: the namespace's part
+ * @rcu: see l5_door_get()
  */
 struct l5_door {
 	struct list_head node;
 	struct net *net;
 	struct sockaddr_storage addr;
-	int users;
+	refcount_t users;
 	struct rdma_cm_id *id;
 	struct l5_net *ln;
+	struct rcu_head rcu;
 };
+
+/* Until a door that could not be opened is tried again, if somebody came. */
+#define L5_DOOR_RETRY	(10 * HZ)
 
 static DEFINE_MUTEX(l5_door_mutex);
 static LIST_HEAD(l5_doors);
@@ -58,6 +66,20 @@ static void l5_door_open(struct l5_door *door)
 	     rdma_listen(id, 128)) && cmpxchg(&door->id, id, NULL) == id)
 		rdma_destroy_id(id);
 }
+
+/* Those that could not listen before try again. */
+static void l5_door_again(struct work_struct *work)
+{
+	struct l5_door *door;
+
+	mutex_lock(&l5_door_mutex);
+	list_for_each_entry(door, &l5_doors, node)
+		if (!door->id)
+			l5_door_open(door);
+	mutex_unlock(&l5_door_mutex);
+}
+
+static DECLARE_DELAYED_WORK(l5_door_retry, l5_door_again);
 
 static struct l5_door *l5_door_of(const struct net *net,
 				  const struct sockaddr_storage *addr)
@@ -110,13 +132,16 @@ void l5_door_listen(struct l5_sock *l5)
 		if (!door)
 			goto out;
 		door->addr = addr;
-		door->net = sock_net(bsk);
+		door->net = get_net(sock_net(bsk));
 		door->ln = l5->ln;
+		refcount_set(&door->users, 1);
 		list_add(&door->node, &l5_doors);
 		l5_door_open(door);
+	} else {
+		refcount_inc(&door->users);
 	}
-	door->users++;
-	WRITE_ONCE(l5->door, door);
+	/* AN: it is whole; pairs with l5_door_get() */
+	smp_store_release(&l5->door, door);
 out:
 	mutex_unlock(&l5_door_mutex);
 }
@@ -129,43 +154,59 @@ out:
  */
 void l5_door_unlisten(struct l5_sock *l5)
 {
-	struct rdma_cm_id *id = NULL;
+	/* shutdown() and connect(AF_UNSPEC) may come here at once */
+	struct l5_door *door = xchg(&l5->door, NULL);
+
+	if (door)
+		l5_door_put(door);
+}
+
+/**
+ * l5_door_get() - have a door stay open for an accepted socket
+ * @listener: where it was accepted
+ *
+ * Context: may sleep.
+ * Return: a reference, or NULL: nobody can ask there.
+ */
+struct l5_door *l5_door_get(struct l5_sock *listener)
+{
 	struct l5_door *door;
 
-	mutex_lock(&l5_door_mutex);
-	/* shutdown() and connect(AF_UNSPEC) may come here at once */
-	door = l5->door;
-	if (!door) {
-		mutex_unlock(&l5_door_mutex);
-		return;
-	}
-	WRITE_ONCE(l5->door, NULL);
-	if (--door->users) {
+	rcu_read_lock();
+	/* AN */
+	door = smp_load_acquire(&listener->door);
+	if (door && !READ_ONCE(door->id)) {
+		/* whoever had the port may have left it */
+		queue_delayed_work(l5_wq, &l5_door_retry, L5_DOOR_RETRY);
 		door = NULL;
-	} else {
-		list_del(&door->node);
-		id = xchg(&door->id, NULL);
 	}
+	if (door && !refcount_inc_not_zero(&door->users))
+		door = NULL;
+	rcu_read_unlock();
+	return door;
+}
+
+/**
+ * l5_door_put() - a listener stops, or an accepted socket is not asked any more
+ * @door: its door
+ *
+ * Context: may sleep.
+ */
+void l5_door_put(struct l5_door *door)
+{
+	struct rdma_cm_id *id;
+
+	if (!refcount_dec_and_mutex_lock(&door->users, &l5_door_mutex))
+		return;
+	list_del(&door->node);
+	id = xchg(&door->id, NULL);
 	mutex_unlock(&l5_door_mutex);
 	/* this waits for its handler */
 	if (id)
 		rdma_destroy_id(id);
-	kfree(door);
+	put_net(door->net);
+	kfree_rcu(door, rcu);
 }
-
-/* A device came: those that could not listen before try again. */
-static void l5_door_again(struct work_struct *work)
-{
-	struct l5_door *door;
-
-	mutex_lock(&l5_door_mutex);
-	list_for_each_entry(door, &l5_doors, node)
-		if (!door->id)
-			l5_door_open(door);
-	mutex_unlock(&l5_door_mutex);
-}
-
-static DECLARE_DELAYED_WORK(l5_door_retry, l5_door_again);
 
 static int l5_door_device_add(struct ib_device *dev)
 {

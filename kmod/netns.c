@@ -269,6 +269,7 @@ static int l5_stat_show(struct seq_file *seq, void *v)
 		[L5_STAT_RDMA_SILENT]	= "rdma_silent",
 		[L5_STAT_RDMA_FAILED]	= "rdma_failed",
 		[L5_STAT_RDMA_BROKEN]	= "rdma_broken",
+		[L5_STAT_RDMA_FORGED]	= "rdma_forged",
 		[L5_STAT_RDMA_POSTS]	= "rdma_posts",
 		[L5_STAT_RDMA_MESSAGES]	= "rdma_messages",
 		[L5_STAT_RDMA_WAKES]	= "rdma_wakes",

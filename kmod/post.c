@@ -220,7 +220,7 @@ static void l5_batch_ring(struct l5_rdma *rd, struct l5_batch *b, u64 pos,
 					  rd->tx.mr->iova + off, part,
 					  rd->tx.mr->lkey);
 		}
-		wr->remote_addr = rd->hello.addr + off;
+		wr->remote_addr = L5_IOVA_RING + off;
 		wr->rkey = rd->hello.rkey;
 		pos += part;
 		len -= part;
@@ -239,7 +239,7 @@ static void l5_batch_ring(struct l5_rdma *rd, struct l5_batch *b, u64 pos,
 	} else {
 		*(u64 *)l5_rdma_scratch(rd) = after;
 		wr = l5_batch_small(rd, b, IB_WR_RDMA_WRITE, L5_HDR);
-		wr->remote_addr = rd->hello.addr;
+		wr->remote_addr = L5_IOVA_RING;
 		wr->rkey = rd->hello.rkey;
 	}
 }
@@ -253,7 +253,7 @@ static void l5_batch_mailbox(struct l5_rdma *rd, struct l5_batch *b)
 		return;
 	*(u8 *)l5_rdma_scratch(rd) = 1;
 	wr = l5_batch_small(rd, b, IB_WR_RDMA_WRITE, 1);
-	wr->remote_addr = rd->hello.mailbox_addr;
+	wr->remote_addr = L5_IOVA_MAILBOX + rd->hello.mailbox_slot;
 	wr->rkey = rd->hello.mailbox_rkey;
 }
 
@@ -304,7 +304,7 @@ static void l5_batch_show(struct l5_rdma *rd, struct l5_batch *b,
 {
 	u32 size = rd->conn->end[rd->end].size;
 
-	wr->remote_addr = rd->hello.addr + (rd->sent & (size - 1));
+	wr->remote_addr = L5_IOVA_RING + (rd->sent & (size - 1));
 	wr->rkey = rd->hello.rkey;
 	if (l5_rdma_wakes(rd)) {
 		wr->wr.opcode = IB_WR_RDMA_WRITE_WITH_IMM;

@@ -289,25 +289,9 @@ int l5_rdma_create(struct l5_rdma *rd)
 }
 
 /**
- * l5_rdma_proof() - show that an end knows the secret, without saying it
- * @key: the secret
- * @server: who shows it
- *
- * Any user of a host may answer on ports of rdma_cm where nobody else does.
- */
-u64 l5_rdma_proof(u64 key, bool server)
-{
-	static const siphash_key_t fixed = {
-		.key = { 0x4c35524450524f4fULL, 0x4620302031323334ULL }
-	};
-
-	return siphash_2u64(key, server, &fixed);
-}
-
-/**
  * l5_rdma_hello() - what the peer has to know
  * @rd: of this end
- * @hello: filled in but for the sizes
+ * @hello: filled in but for the sizes and the seal
  */
 void l5_rdma_hello(struct l5_rdma *rd, struct l5_hello *hello)
 {
@@ -315,13 +299,12 @@ void l5_rdma_hello(struct l5_rdma *rd, struct l5_hello *hello)
 	hello->version = L5_VERSION;
 	hello->notify = rd->notify;
 	hello->endian = L5_ENDIAN;
-	hello->key = l5_rdma_proof(rd->key, rd->server);
+	hello->token = l5_token(rd->key);
 	hello->max_size = l5_rdma_max_size(rd);
 	hello->rkey = rd->rx.mr->rkey;
-	hello->addr = L5_IOVA_RING;
 	if (rd->box.mr) {
 		hello->mailbox_rkey = rd->box.mr->rkey;
-		hello->mailbox_addr = L5_IOVA_MAILBOX + rd->slot_no;
+		hello->mailbox_slot = rd->slot_no;
 	}
 }
 

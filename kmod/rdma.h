@@ -2,7 +2,8 @@
 /*
  * AF_L5 between hosts: the objects of RDMA, who owns them, which lock guards
  * what. In the order of a connection's life: knock.c listens, door.c asks and
- * answers, memo.c remembers the answers, qp.c makes what a connection takes of
+ * answers, seal.c says what
+ * both show of their secret, memo.c remembers the answers, qp.c makes what a connection takes of
  * the device, move.c takes the bytes from TCP to the rings, rdma.c keeps the
  * rings of both hosts alike, by the work requests of post.c, poller.c sends for
  * processes that do not want to call.
@@ -102,7 +103,7 @@
 #define L5_IOVA_MAILBOX	0x200000000ULL
 
 #define L5_MAGIC	0x4c355244	/* "L5RD" */
-#define L5_VERSION	2
+#define L5_VERSION	3
 #define L5_ENDIAN	0x0102
 
 /**
@@ -111,30 +112,44 @@
  * @version: L5_VERSION
  * @notify: L5_NOTIFY_* of who sends this
  * @endian: L5_ENDIAN, in its byte order, like all that follows
- * @key: l5_rdma_proof() of the secret
+ * @token: l5_token() of the secret
  * @tx_size: of the ring it writes
  * @rx_size: of the ring it reads; both are wishes in a question
  * @max_size: of a ring, that it can have
  * @rkey: of the ring it reads
- * @addr: of it
- * @mailbox_rkey: of the byte to be set, 0 if there is none
+ * @mailbox_rkey: of the mailbox with the byte to be set, 0 if there is none
+ * @mailbox_slot: which byte of it
+ * @features: what the sender understands, none is defined yet
  * @reserved: 0
- * @mailbox_addr: of it
+ * @seal: see seal.c
  */
 struct l5_hello {
 	__be32 magic;
 	u8 version;
 	u8 notify;
 	u16 endian;
-	u64 key;
+	u64 token;
 	u32 tx_size;
 	u32 rx_size;
 	u32 max_size;
 	u32 rkey;
-	u64 addr;
 	u32 mailbox_rkey;
+	u32 mailbox_slot;
+	u32 features;
 	u32 reserved;
-	u64 mailbox_addr;
+	u64 seal;
+};
+
+/**
+ * struct l5_ends - the addresses of a TCP connection
+ * @addr: by end, those of IPv4 mapped
+ * @port: likewise
+ * @reserved: 0
+ */
+struct l5_ends {
+	struct in6_addr addr[2];
+	__be16 port[2];
+	u32 reserved;
 };
 
 /* What a message says. */
@@ -205,6 +220,9 @@ struct l5_region {
  * @payer: who pays for them, of a server
  * @key: the secret of the TCP connection, as both see it
  * @token: what a question for it says of @key
+ * @ends: the addresses of the TCP connection, of who knows @key
+ * @peer_qpn: the peer's queue pair number
+ * @door: where it is asked, as long as it may be
  * @node: in the table of who is looked for
  * @since: jiffies when it was put there
  * @work: see the top of this file
@@ -272,6 +290,9 @@ struct l5_rdma {
 	struct l5_payer payer;
 	u64 key;
 	u64 token;
+	struct l5_ends ends;
+	u32 peer_qpn;
+	struct l5_door *door;
 	struct hlist_node node;
 	unsigned long since;
 	struct work_struct work;
@@ -359,8 +380,15 @@ int l5_rdma_rings(struct l5_rdma *rd, u32 client, u32 server);
 int l5_rdma_up(struct l5_rdma *rd);
 void l5_rdma_drain(struct l5_rdma *rd);
 void l5_rdma_destroy(struct l5_rdma *rd);
-u64 l5_rdma_proof(u64 key, bool server);
 u32 l5_rdma_max_size(const struct l5_rdma *rd);
+
+/* seal.c */
+u64 l5_token(u64 key);
+void l5_ends_of(const struct sock *sk, int end, struct l5_ends *ends);
+bool l5_seal_way(const struct rdma_cm_id *id, const struct l5_ends *ends);
+void l5_seal_make(const struct l5_rdma *rd, struct l5_hello *hello);
+bool l5_seal_good(const struct l5_rdma *rd, const struct l5_hello *hello,
+		  u32 qpn);
 
 /* memo.c */
 u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to);
@@ -369,6 +397,8 @@ void l5_memo_keep(struct l5_rdma *rd, const struct net *net, u8 reason);
 /* knock.c */
 int l5_knock_init(void);
 void l5_knock_exit(void);
+struct l5_door *l5_door_get(struct l5_sock *listener);
+void l5_door_put(struct l5_door *door);
 
 /* door.c */
 extern struct workqueue_struct *l5_wq;

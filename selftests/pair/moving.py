@@ -694,6 +694,74 @@ def strangers(t):
     t.exact('and one afterwards', s, c)
 
 
+def relayed(t, late):
+    """
+    Somebody without rights keeps the question of a client and sends it on, to
+    the service and to a listener of its own. With the service's own door
+    closed, or, @late, open again.
+    """
+    name = 'a relay, ' + ('late' if late else 'the port is taken')
+    t.b.sysctl('rdma_ms', 30000)
+    port = t.port()
+    r = Running(t.a, [f'{HERE}/build/stranger', 'relay', t.a.address, port])
+    r.line('ready')
+    # it has no door, since the port is taken
+    s, _ = t.listen(t.a, ['hold', 'accept', 'say=accepted', 'hold',
+                          'both=20k', 'info', 'close'], port=port)
+    c = t.b.step(f'connect={t.a.at(port)}', 'both=20k', 'info', 'close')
+    r.line('holding')
+    if late:
+        # a device that comes has those doors tried again that failed
+        t.a.sh('ip link add dm0 type dummy; ip link set dm0 up; '
+               'rdma link add rxd type rxe netdev dm0')
+        t.wait(lambda: any(
+            'LISTEN' in line and f'{t.a.address}:{port}' in line for line in
+            t.a.sh('rdma resource show cm_id')['out'].splitlines()),
+            'the door opens')
+    own, own_port = t.listen(t.a, ['hold'])
+    before = t.a.stat()['rdma_forged']
+    s.tell()
+    s.line('accepted')
+    for how in ('own', 'same'):
+        for to in (port, own_port):
+            r.tell(f'{how} {to}\n')
+            r.line(f'asked {how} {to}')
+    r.tell('end\n')
+    s.tell()
+    own.tell()
+    for p in (r, s, c, own):
+        p.finish()
+    t.check(r.code == 0 and r.text.count('asked') == 4 and
+            'ESTABLISHED' not in r.text, f'{name}: nobody lets it in', repr(r))
+    t.a.sh('rdma link delete rxd; ip link del dm0', check=False)
+    t.exact(f'{name}: bytes', s, c, moved=False)
+    t.check(c.info().get('transport') == s.info().get('transport') == 'base',
+            f'{name}: both stay on TCP', (s, c))
+    if late:
+        t.check(t.a.stat()['rdma_forged'] - before == 4, f'{name}: counted',
+                (t.a.stat(), r))
+
+
+@case(200)
+def relays(t):
+    """Who sends a question on, from the port or to it, gets nowhere."""
+    relayed(t, False)
+    relayed(t, True)
+    s, c = t.talk(t.a, ['accept', MOVED, 'both=50k', 'info', 'close'],
+                  [MOVED, 'both=50k', 'info', 'close'])
+    t.exact('and one afterwards', s, c)
+
+
+@case(120)
+def one_shot(t):
+    """A program that serves one connection closes its listener at once."""
+    for i in range(10):
+        s, c = t.talk(t.a, ['accept', 'unlisten', MOVED, 'both=50k', 'info',
+                            'close'], [MOVED, 'both=50k', 'info', 'close'])
+        if not t.exact(f'listener closed, {i}', s, c):
+            break
+
+
 @case(90)
 def found(t):
     """The tools see it: /proc/net/l5_stat agrees with what was done."""

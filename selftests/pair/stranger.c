@@ -6,9 +6,14 @@
  *
  *	stranger ask ADDRESS PORT HEX...
  *	stranger answer ADDRESS PORT ignore|reject|accept|garbage|leave
+ *	stranger relay ADDRESS PORT
  *
  * Asks all at once with these private data, "-" is none. Prints a line for each
  * event.
+ *
+ * A relay keeps the first question that comes, leaves the port to others, and
+ * then does what it reads: "same PORT" sends the question on there, "own PORT"
+ * does with a key of its own in it; the end of its input ends it.
  */
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
@@ -169,12 +174,67 @@ static void answer(char **argv)
 	}
 }
 
+/* The question of somebody else, kept unanswered. */
+static struct rdma_cm_id *keep(const struct sockaddr_in *at, uint8_t *data,
+			       size_t len)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_cm_id *l, *id;
+	struct rdma_cm_event *ev;
+
+	check(ch && !rdma_create_id(ch, &l, NULL, RDMA_PS_TCP),
+	      "rdma_create_id");
+	check(!rdma_bind_addr(l, (struct sockaddr *)at), "rdma_bind_addr");
+	check(!rdma_listen(l, 10), "rdma_listen");
+	puts("ready");
+	fflush(stdout);
+	do {
+		check(!rdma_get_cm_event(ch, &ev), "rdma_get_cm_event");
+	} while (ev->event != RDMA_CM_EVENT_CONNECT_REQUEST ||
+		 ev->param.conn.private_data_len < len);
+	memcpy(data, ev->param.conn.private_data, len);
+	id = ev->id;
+	rdma_ack_cm_event(ev);
+	rdma_destroy_id(l);
+	puts("holding");
+	fflush(stdout);
+	return id;
+}
+
+static void relay(char **argv)
+{
+	struct sockaddr_in at = address(argv);
+	char own[112 + 1], same[112 + 1], port[16], how[16], line[64];
+	char *args[] = { argv[0], port, NULL, NULL };
+	struct rdma_cm_id *id;
+	uint8_t data[56];
+	size_t i;
+
+	id = keep(&at, data, sizeof(data));
+	for (i = 0; i < sizeof(data); i++)
+		sprintf(same + 2 * i, "%02x", data[i]);
+	/* where the key of the ring is, since the second version */
+	data[28] ^= 0xff;
+	for (i = 0; i < sizeof(data); i++)
+		sprintf(own + 2 * i, "%02x", data[i]);
+	while (fgets(line, sizeof(line), stdin) &&
+	       sscanf(line, "%15s %15s", how, port) == 2) {
+		args[2] = strcmp(how, "own") ? same : own;
+		ask(args, 1);
+		printf("asked %s %s\n", how, port);
+		fflush(stdout);
+	}
+	rdma_reject(id, NULL, 0);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 4 && argc < MAX && !strcmp(argv[1], "ask"))
 		ask(argv + 2, argc - 4);
 	else if (argc == 5 && !strcmp(argv[1], "answer"))
 		answer(argv + 2);
+	else if (argc == 4 && !strcmp(argv[1], "relay"))
+		relay(argv + 2);
 	else
 		return 2;
 	return 0;
