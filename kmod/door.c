@@ -337,6 +337,39 @@ static bool l5_door_device(const struct sock *sk)
 }
 
 /**
+ * l5_door_secured() - is RDMA to be left alone for the sake of IPsec?
+ * @sk: a connected bootstrap
+ *
+ * An adapter sends what it sends in the clear. What leaves is known by the
+ * route, which a policy has had its say about. What a policy wants of packets
+ * that arrive is only asked for a packet: so any such policy of the namespace
+ * counts.
+ *
+ * Context: any.
+ */
+bool l5_door_secured(struct sock *sk)
+{
+#ifdef CONFIG_XFRM
+	const struct netns_xfrm *xfrm = &sock_net(sk)->xfrm;
+	bool secured;
+
+	rcu_read_lock();
+	secured = READ_ONCE(xfrm->policy_count[XFRM_POLICY_IN]) ||
+		  rcu_access_pointer(sk->sk_policy[XFRM_POLICY_IN]) ||
+		  rcu_access_pointer(sk->sk_policy[XFRM_POLICY_OUT]);
+	if (!secured) {
+		const struct dst_entry *dst = __sk_dst_get(sk);
+
+		secured = dst && dst->xfrm;
+	}
+	rcu_read_unlock();
+	return secured;
+#else
+	return false;
+#endif
+}
+
+/**
  * l5_door_wants() - may a socket ask for RDMA, or be asked?
  * @l5: the socket
  */
@@ -373,6 +406,8 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	if (READ_ONCE(l5->force) != L5_TRANSPORT_RDMA &&
 	    !l5_door_device(bsk))
 		return L5_REASON_PEER;
+	if (l5_door_secured(bsk))
+		return L5_REASON_SECURED;
 	why = l5_memo_look(sock_net(bsk), &dst);
 	if (why)
 		return why;
@@ -553,7 +588,7 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	if (!l5_door_wants(listener))
 		return;
 	l5_door_addr(bsk, &dst, true);
-	if (l5_door_loopback(&dst))
+	if (l5_door_loopback(&dst) || l5_door_secured(bsk))
 		return;
 	door = l5_door_get(listener);
 	if (!door)

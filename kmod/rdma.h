@@ -403,6 +403,7 @@ void l5_door_put(struct l5_door *door);
 /* door.c */
 extern struct workqueue_struct *l5_wq;
 bool l5_door_wants(const struct l5_sock *l5);
+bool l5_door_secured(struct sock *sk);
 bool l5_door_loopback(const struct sockaddr_storage *a);
 int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 		  const struct rdma_conn_param *p);

@@ -114,7 +114,8 @@ enum l5_transport {
 	X(REFUSED,  "refused",	"the peer's host refused RDMA")		\
 	X(SILENT,   "silent",	"the peer's host did not answer for RDMA") \
 	X(RDMA,	    "rdma",	"RDMA failed before the connection moved") \
-	X(DENIED,   "denied",	"a rule of the administrator's denies rings")
+	X(DENIED,   "denied",	"a rule of the administrator's denies rings") \
+	X(SECURED,  "secured",	"IPsec protects it, which RDMA would go round")
 
 /**
  * enum l5_reason - see L5_REASONS
