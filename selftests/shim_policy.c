@@ -30,6 +30,30 @@ static int used(int a, int b)
 	return ret + MAPS * shim_maps();
 }
 
+/* Where standard error leads to nobody who would read it */
+static int unread(int a, int b)
+{
+	int p[2];
+
+	if (pipe(p))
+		return 94;
+	close(p[0]);
+	dup2(p[1], STDERR_FILENO);
+	return used(a, b);
+}
+
+/* As inetd starts a service: the connection is all that it has. */
+static int served(int a, int b)
+{
+	int ret, fd;
+	char c;
+
+	for (fd = 0; fd < 3; fd++)
+		dup2(a, fd);
+	ret = used(a, b);
+	return recv(b, &c, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN ? ret : 95;
+}
+
 /* Used by others than who has made it */
 static int passed_on(int a, int b)
 {
@@ -37,6 +61,10 @@ static int passed_on(int a, int b)
 	int ret;
 	pid_t pid;
 
+	if (asked("unread"))
+		return unread(a, b);
+	if (asked("inetd"))
+		return served(a, b);
 	if (asked("dup"))
 		return used(dup(a), dup(b));
 	if (asked("exec")) {
@@ -240,6 +268,8 @@ SHIM_TEST(says)
 	EXPECT_EQ(MAPPED, DEBUG(7740, "L5_POLICY", ""));
 	EXPECT_SAID(2, ": mapped, rings of ");
 	EXPECT_SAID(2, "\n");
+	EXPECT_SAID(2, "l5: pid ");
+	EXPECT_SAID(2, " shim_policy: fd ");
 	EXPECT_EQ(SHM, DEBUG(7741, "L5_POLICY", "mode socket"));
 	EXPECT_SAID(2, ": not mapped: the policy says so\n");
 	EXPECT_SAID(2, "\n");
@@ -276,6 +306,18 @@ SHIM_TEST(says)
 	EXPECT_SAID(2, "left out");
 	EXPECT_EQ(MAPPED, DEBUG(7749, "L5_CONF", "/no/such/file"));
 	EXPECT_SAID(1, "/no/such/file: left out: ENOENT\n");
+}
+
+/* Standard error may be the connection of a service: then it gets nothing. */
+SHIM_TEST(says_nothing_to_the_peer)
+{
+	EXPECT_EQ(MAPPED, DEBUG(7790, "POLICY_HOW", "inetd"));
+}
+
+/* Nor is a program ended by a line that nobody reads. */
+SHIM_TEST(says_it_to_nobody)
+{
+	EXPECT_EQ(MAPPED, DEBUG(7791, "POLICY_HOW", "unread"));
 }
 
 SHIM_TEST(variables)

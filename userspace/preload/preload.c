@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program's stream sockets become AF_L5 sockets. This file alone is
+ * A program's stream sockets become AF_L5 sockets. This file, with say.c, is
  * libl5socket.so, for l5run --mode=socket; with all the others, in L5_FULL, it
  * is libl5preload.so.
  *
@@ -32,12 +32,12 @@
 
 #include "../lib/l5_env.h"
 #include "../lib/l5_family.h"
+#include "say.h"
 #ifdef L5_FULL
 #include "epoll.h"
 #include "fdtab.h"
 #include "policy.h"
 #include "real.h"
-#include "say.h"
 #endif
 
 /* A 32-bit libc translates times in getsockopt(), which we would bypass. */
@@ -62,7 +62,6 @@ static atomic_int transport_forced = L5_ENV_NONE;
 static atomic_int rdma_wait = L5_ENV_NONE;
 /* Why nothing is to be redirected, or NULL. */
 static const char *_Atomic off;
-static atomic_int debug;
 static atomic_int env_read;
 
 static unsigned int parse_sockets(const char *s)
@@ -86,24 +85,7 @@ static unsigned int parse_sockets(const char *s)
 /* Say why the program gets other sockets than it could. */
 static void complain(const char *what, const char *why, const char *then)
 {
-	const char *const part[] = {
-		"l5: ", what, " (", why, "): ", then, NULL
-	};
-	char line[160];
-	size_t at = 0, len;
-	int i;
-	ssize_t n;
-
-	if (!debug)
-		return;
-	for (i = 0; part[i]; i++) {
-		len = strnlen(part[i], sizeof(line) - 1 - at);
-		memcpy(line + at, part[i], len);
-		at += len;
-	}
-	line[at++] = '\n';
-	n = syscall(SYS_write, STDERR_FILENO, line, at);
-	(void)n;
+	say("%s (%s): %s", what, why, then);
 }
 
 /* l5run has checked it; anything else here means "leave it alone". */
@@ -126,7 +108,7 @@ static void read_env(void)
 	if (atomic_load(&env_read))
 		return;
 	s = getenv(L5_ENV_DEBUG);
-	debug = s && *s && strcmp(s, "0");
+	say_wanted = s && *s && strcmp(s, "0");
 	wanted = parse_sockets(getenv(L5_ENV_SOCKETS));
 	spin_us = env_number(L5_ENV_SPIN, L5_SPIN_US_MAX);
 	transport_forced = checked(L5_ENV_TRANSPORT,
@@ -134,7 +116,6 @@ static void read_env(void)
 	rdma_wait = checked(L5_ENV_RDMA_WAIT,
 			    env_number(L5_ENV_RDMA_WAIT, L5_RDMA_WAIT_MAX));
 #ifdef L5_FULL
-	say_wanted = debug;
 	policy_read();
 	if (!policy_redirects())
 		off = policy_why();
@@ -206,7 +187,7 @@ static void complain_once(const char *why)
 {
 	static atomic_flag said = ATOMIC_FLAG_INIT;
 
-	if (debug && !atomic_flag_test_and_set(&said))
+	if (say_wanted && !atomic_flag_test_and_set(&said))
 		complain("no AF_L5 socket", why ? why : "?",
 			 "plain sockets are used");
 }
