@@ -38,6 +38,7 @@
 #include "fdtab.h"
 #include "policy.h"
 #include "real.h"
+#include "stats.h"
 #endif
 
 /* A 32-bit libc translates times in getsockopt(), which we would bypass. */
@@ -153,6 +154,7 @@ __attribute__((constructor)) static void start(void)
 		family = loaded;
 #ifdef L5_FULL
 	real_find();
+	stats_start();
 	ep_start(env_number(L5_ENV_ASK, NUMBER_MAX));
 	fd_start(map_after(), env_number(L5_ENV_MAPS, NUMBER_MAX));
 #endif
@@ -190,6 +192,20 @@ static void complain_once(const char *why)
 	if (say_wanted && !atomic_flag_test_and_set(&said))
 		complain("no AF_L5 socket", why ? why : "?",
 			 "plain sockets are used");
+}
+
+/* Of the first that is one: what becomes of them, and why. */
+static void say_mode_once(void)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+	const char *mode = "mode socket: as the program was started";
+
+	if (!say_wanted || atomic_flag_test_and_set(&said))
+		return;
+#ifdef L5_FULL
+	mode = policy_mode();
+#endif
+	say("sockets are of AF_L5, %s", mode);
 }
 
 /* The number to try, or 0: once the kernel did not know it, only sysfs says
@@ -251,6 +267,7 @@ static int l5_socket(int type, int l5proto)
 		return -1;
 	}
 	family = f;
+	say_mode_once();
 	set_option(fd, L5_SPIN_US, spin_us);
 	set_option(fd, L5_FORCE, transport_forced);
 	set_option(fd, L5_RDMA_WAIT, rdma_wait);
