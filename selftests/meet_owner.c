@@ -217,6 +217,38 @@ TEST_F_TIMEOUT(owner, ss, 300)
 	}
 }
 
+/*
+ * And so do those that look through /proc/PID/fd for what is in /proc/net/tcp:
+ * lsof by the descriptor, fuser by the port alone.
+ */
+TEST_F_TIMEOUT(owner, lsof_and_fuser, 300)
+{
+	struct trio t;
+	int k;
+
+	if (system("lsof -v >/dev/null 2>&1"))
+		SKIP(return, "no lsof");
+	if (system("fuser -V >/dev/null 2>&1"))
+		SKIP(return, "no fuser");
+	for (k = END_TCP; k <= END_L5; k++) {
+		int fd[3], i, port;
+
+		ASSERT_TRUE(trio_open(&t, k, "127.0.0.1:0"));
+		port = port_here(t.l);
+		fd[0] = t.l;
+		fd[1] = t.c;
+		fd[2] = t.s;
+		for (i = 0; i < 3; i++)
+			EXPECT_EQ(0, sh("lsof -nP -a -p %d -d %d -i TCP:%d | grep -q 'TCP .*:%d'",
+					getpid(), fd[i], port, port));
+		EXPECT_EQ(0, sh("fuser -n tcp %d 2>/dev/null | grep -qw %d",
+				port, getpid()));
+		trio_close(&t);
+		/* and of what is closed they find nothing */
+		EXPECT_NE(0, sh("fuser -n tcp %d >/dev/null 2>&1", port));
+	}
+}
+
 /* Packets counted by the rule of table l5 that has @comment. */
 static long counted(const char *comment)
 {

@@ -30,6 +30,30 @@ static int used(int a, int b)
 	return ret + MAPS * shim_maps();
 }
 
+/* Where standard error leads to nobody who would read it */
+static int unread(int a, int b)
+{
+	int p[2];
+
+	if (pipe(p))
+		return 94;
+	close(p[0]);
+	dup2(p[1], STDERR_FILENO);
+	return used(a, b);
+}
+
+/* As inetd starts a service: the connection is all that it has. */
+static int served(int a, int b)
+{
+	int ret, fd;
+	char c;
+
+	for (fd = 0; fd < 3; fd++)
+		dup2(a, fd);
+	ret = used(a, b);
+	return recv(b, &c, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN ? ret : 95;
+}
+
 /* Used by others than who has made it */
 static int passed_on(int a, int b)
 {
@@ -37,6 +61,10 @@ static int passed_on(int a, int b)
 	int ret;
 	pid_t pid;
 
+	if (asked("unread"))
+		return unread(a, b);
+	if (asked("inetd"))
+		return served(a, b);
 	if (asked("dup"))
 		return used(dup(a), dup(b));
 	if (asked("exec")) {
@@ -232,20 +260,27 @@ SHIM_TEST(any_address)
 #define EXPECT_SAID(n, what)						\
 	EXPECT_EQ((n), times(what)) TH_LOG("of '%s' in: %s", (what), said)
 
-/* Each socket has its line, and one. */
+/* Each socket has its line, and one; before them how they are used has. */
 SHIM_TEST(says)
 {
 	EXPECT_EQ(MAPPED, with(7740, NULL));
 	EXPECT_SAID(0, "\n");
 	EXPECT_EQ(MAPPED, DEBUG(7740, "L5_POLICY", ""));
 	EXPECT_SAID(2, ": mapped, rings of ");
-	EXPECT_SAID(2, "\n");
+	EXPECT_SAID(2, " bytes in shared memory, after 4 calls\n");
+	EXPECT_SAID(1, " to 127.0.0.1:7740: mapped");
+	EXPECT_SAID(1, " from 127.0.0.1:");
+	EXPECT_SAID(1, ": sockets are of AF_L5, mode full: as the program was");
+	EXPECT_SAID(3, "\n");
+	EXPECT_SAID(3, "l5: pid ");
+	EXPECT_SAID(3, " shim_policy: ");
 	EXPECT_EQ(SHM, DEBUG(7741, "L5_POLICY", "mode socket"));
+	EXPECT_SAID(1, ": sockets are of AF_L5, mode socket: the policy says");
 	EXPECT_SAID(2, ": not mapped: the policy says so\n");
-	EXPECT_SAID(2, "\n");
+	EXPECT_SAID(3, "\n");
 	EXPECT_EQ(SHM, DEBUG(7742, "L5_POLICY", "port 7742 mode socket"));
 	EXPECT_SAID(2, ": not mapped: the policy says so\n");
-	EXPECT_SAID(2, "\n");
+	EXPECT_SAID(3, "\n");
 	/* all of it off: once a process */
 	EXPECT_EQ(PLAIN, DEBUG(7743, "L5_POLICY", "off"));
 	EXPECT_SAID(1, "no AF_L5 socket (the policy says so): plain");
@@ -254,21 +289,21 @@ SHIM_TEST(says)
 	EXPECT_EQ(BASE, DEBUG(7744, "L5_POLICY", "port 7744 off"));
 	EXPECT_SAID(2, ": off: the policy says so\n");
 	EXPECT_SAID(1, ": not mapped: the option L5_FORCE asks for it\n");
-	EXPECT_SAID(3, "\n");
+	EXPECT_SAID(4, "\n");
 	EXPECT_EQ(BASE, DEBUG(7745, "POLICY_HOW", "plain server"));
 	EXPECT_SAID(1, ": not mapped: the peer is no AF_L5 socket here\n");
-	EXPECT_SAID(1, "\n");
+	EXPECT_SAID(2, "\n");
 	EXPECT_EQ(SHM + MAPS, DEBUG(7746, "POLICY_HOW", "lowat"));
 	EXPECT_SAID(1, ": not mapped: SO_RCVLOWAT or O_ASYNC is set\n");
 	EXPECT_SAID(1, ": mapped, rings of ");
-	EXPECT_SAID(2, "\n");
+	EXPECT_SAID(3, "\n");
 	EXPECT_EQ(SHM + MAPS, DEBUG(7747, "L5_MAPS", "1"));
 	EXPECT_SAID(1, ": not mapped: 1 others are\n");
 	EXPECT_SAID(1, ": mapped, rings of ");
-	EXPECT_SAID(2, "\n");
+	EXPECT_SAID(3, "\n");
 	EXPECT_EQ(SHM, DEBUG(7748, "L5_MAP_AFTER", "1000"));
 	EXPECT_SAID(2, ": not mapped: closed after 32 calls\n");
-	EXPECT_SAID(2, "\n");
+	EXPECT_SAID(3, "\n");
 	EXPECT_EQ(MAPPED, DEBUG(7749, "L5_POLICY",
 				"port x off;port 1 on;;gibberish # off"));
 	EXPECT_SAID(1, "L5_POLICY:1: left out: not a port or a range\n");
@@ -276,6 +311,18 @@ SHIM_TEST(says)
 	EXPECT_SAID(2, "left out");
 	EXPECT_EQ(MAPPED, DEBUG(7749, "L5_CONF", "/no/such/file"));
 	EXPECT_SAID(1, "/no/such/file: left out: ENOENT\n");
+}
+
+/* Standard error may be the connection of a service: then it gets nothing. */
+SHIM_TEST(says_nothing_to_the_peer)
+{
+	EXPECT_EQ(MAPPED, DEBUG(7790, "POLICY_HOW", "inetd"));
+}
+
+/* Nor is a program ended by a line that nobody reads. */
+SHIM_TEST(says_it_to_nobody)
+{
+	EXPECT_EQ(MAPPED, DEBUG(7791, "POLICY_HOW", "unread"));
 }
 
 SHIM_TEST(variables)

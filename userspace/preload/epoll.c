@@ -55,6 +55,7 @@
 #include "epoll.h"
 #include "fdtab.h"
 #include "real.h"
+#include "stats.h"
 
 #define NS		1000000000ull
 
@@ -1111,6 +1112,7 @@ static int try_hot(struct ep *ep, const struct wait *w, bool *ask,
 {
 	uint64_t ns = w->forever ? UINT64_MAX : w->ns;
 	uint64_t now;
+	bool paid;
 	int n = 0;
 
 	*ask = false;
@@ -1128,7 +1130,9 @@ static int try_hot(struct ep *ep, const struct wait *w, bool *ask,
 		ns = now - begun < ns ? ns - (now - begun) : 0;
 	if (!n && !*ask && ns && atomic_load(&ep->hots)) {
 		*start = now;
-		if (l5_adapt_wait_for(&ep->adapt, hot_ready, ep, start, ns)) {
+		paid = l5_adapt_wait_for(&ep->adapt, hot_ready, ep, start, ns);
+		stats_poll_look(paid);
+		if (paid) {
 			now = l5_map_now();
 			/* nor is who always has to wait to starve others */
 			if (now - ep->asked >= ep->ask)
@@ -1172,6 +1176,8 @@ static int ep_wait(struct ep *ep, const struct wait *w)
 	for (;;) {
 		start = 0;
 		n = try_hot(ep, w, &ask, begun, &start);
+		stats_poll(n ? L5_STATS_SAVED : ask || !(w->forever || w->ns) ?
+			   L5_STATS_OTHERS : L5_STATS_SLEPT);
 		if (n)
 			return n;
 		if (!begun && !w->forever && w->ns)

@@ -23,6 +23,7 @@
 #include "epoll.h"
 #include "fdtab.h"
 #include "say.h"
+#include "stats.h"
 
 #define REGISTER	MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED
 
@@ -65,7 +66,7 @@ const atomic_int *fd_life = &fd_nolife;
 
 static int map_after = -1;
 /* If that is negative: why. */
-static const char *never = "no memory for what is known of descriptors";
+static enum l5_stats_how never = L5_STATS_HOW_NO_TABLE;
 /*
  * Sockets mapped at once. Each is six areas of memory, of which a process may
  * have 65530 in all.
@@ -232,8 +233,12 @@ static void reap(void)
 			retire(s);
 			continue;
 		}
-		if (s->map)
+		if (s->map) {
 			atomic_fetch_sub(&fd_mapped, 1);
+			/* or it was a parent's, and is not closed there */
+			if (l5_map_mine(s->map))
+				stats_closed(s->stat);
+		}
 		l5_map_put(s->map);
 		s->map = NULL;
 		if (!sock_free(s))
@@ -406,19 +411,79 @@ static unsigned int end_left(struct user *u, unsigned int d)
 
 /* Learning about sockets */
 
-static const char *reason_of(int fd)
+static int reason_of(int fd)
 {
-	static const char *const text[L5_REASON_MAX] = {
+	int reason;
+
+	if (get_int(fd, SOL_L5, L5_REASON, &reason))
+		return -1;
+	return reason;
+}
+
+static void say_not_mapped(int fd, enum l5_side side, enum l5_stats_how how,
+			   int arg)
+{
+	static const char *const reason[L5_REASON_MAX] = {
 #define REASON_TEXT(code, name, meaning) [L5_REASON_##code] = meaning,
 		L5_REASONS(REASON_TEXT)
 #undef REASON_TEXT
 	};
-	int reason;
+	static const char *const text[L5_STATS_HOWS_MAX] = {
+#define HOW_TEXT(code, meaning) [L5_STATS_HOW_##code] = meaning,
+		L5_STATS_HOWS(HOW_TEXT)
+#undef HOW_TEXT
+	};
+	char peer[L5_STATS_PEER];
+	const char *why = text[how];
 
-	if (get_int(fd, SOL_L5, L5_REASON, &reason) || reason < 0 ||
-	    reason >= L5_REASON_MAX)
-		return "?";
-	return text[reason];
+	stats_peer(fd, side, peer);
+	switch (how) {
+	case L5_STATS_HOW_LIMIT:
+		say("fd %d%s: not mapped: %d others are", fd, peer, arg);
+		return;
+	case L5_STATS_HOW_CLOSED:
+		say("fd %d%s: not mapped: closed after %d calls", fd, peer,
+		    arg);
+		return;
+	case L5_STATS_HOW_ERRNO:
+		why = strerrorname_np(arg);
+		break;
+	case L5_STATS_HOW_REASON:
+		why = arg >= 0 && arg < L5_REASON_MAX ? reason[arg] : NULL;
+		break;
+	default:
+		break;
+	}
+	say("fd %d%s: not mapped: %s", fd, peer, why ? why : "?");
+}
+
+/* Tell, those that asked, of a socket that will not be mapped. */
+static void not_mapped(int fd, uintptr_t word, enum l5_stats_how how, int arg)
+{
+	int saved = errno;
+
+	if (l5_likely(!stats_wanted))
+		return;
+	stats_unmapped(fd, FD_SIDE(word), how, arg, FD_USES(word));
+	if (say_wanted)
+		say_not_mapped(fd, FD_SIDE(word), how, arg);
+	errno = saved;
+}
+
+static void mapped(int fd, struct sock *s, uintptr_t word, int transport)
+{
+	char peer[L5_STATS_PEER];
+
+	s->stat = NULL;
+	if (l5_likely(!stats_wanted))
+		return;
+	s->stat = stats_mapped(fd, s->side, transport, FD_USES(word));
+	if (!say_wanted)
+		return;
+	say("fd %d%s: mapped, rings of %d and %d bytes %s, after %d calls", fd,
+	    stats_peer(fd, s->side, peer), (int)s->map->tx_size,
+	    (int)s->map->rx_size, transport == L5_TRANSPORT_SHM ?
+	    "in shared memory" : "by RDMA", (int)FD_USES(word));
 }
 
 /* Has it an option that only system calls keep? */
@@ -488,20 +553,20 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 			goto not_now;
 	}
 	if (!by_rings(transport)) {
-		say("fd %d: not mapped: %s", fd, reason_of(fd));
+		not_mapped(fd, word, L5_STATS_HOW_REASON, reason_of(fd));
 		goto never;
 	}
 	if (!policy_may_map(fd, FD_SIDE(word))) {
-		say("fd %d: not mapped: the policy says so", fd);
+		not_mapped(fd, word, L5_STATS_HOW_POLICY, 0);
 		goto never;
 	}
 	if (atomic_load(&fd_mapped) >= maps_max) {
-		say("fd %d: not mapped: %d others are", fd, (int)maps_max);
+		not_mapped(fd, word, L5_STATS_HOW_LIMIT, (int)maps_max);
 		goto never;
 	}
 	status = syscall(SYS_fcntl, fd, F_GETFL);
 	if (status < 0 || plain_options(fd, status)) {
-		say("fd %d: not mapped: SO_RCVLOWAT or O_ASYNC is set", fd);
+		not_mapped(fd, word, L5_STATS_HOW_OPTIONS, 0);
 		goto never;
 	}
 	s = sock_new();
@@ -514,7 +579,7 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 		goto never;
 	}
 	if (!s->map) {
-		say("fd %d: not mapped: %s", fd, strerrorname_np(errno));
+		not_mapped(fd, word, L5_STATS_HOW_ERRNO, errno);
 		retire(s);
 		goto never;
 	}
@@ -525,17 +590,17 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 	atomic_store(&s->refs, 1);
 	atomic_store(&s->error, 0);
 	atomic_store(&s->flags, status & O_NONBLOCK ? SOCK_NONBLOCKING : 0);
+	mapped(fd, s, word, transport);
 	if (!atomic_compare_exchange_strong(&e->word, &word, (uintptr_t)s)) {
 		/* another thread was first, and nobody has seen this one */
 		atomic_fetch_sub(&fd_mapped, 1);
+		stats_cancel(s->stat);
 		l5_map_put(s->map);
 		s->map = NULL;
 		if (!sock_free(s))
 			retire(s);
 		return NULL;
 	}
-	say("fd %d: mapped, rings of %d and %d bytes", fd,
-	    (int)s->map->tx_size, (int)s->map->rx_size);
 	return s;
 
 never:
@@ -549,16 +614,18 @@ not_now:
  * Nothing is ever mapped here: tell it of a socket that could have been. False:
  * it is not connected, so that it is too early to tell.
  */
-static bool say_never(int fd)
+static bool say_never(int fd, uintptr_t word)
 {
 	int transport, saved = errno;
 	bool known = true;
 
 	if (!get_int(fd, SOL_L5, L5_TRANSPORT, &transport)) {
 		known = transport != L5_TRANSPORT_NONE;
-		if (known)
-			say("fd %d: not mapped: %s", fd,
-			    by_rings(transport) ? never : reason_of(fd));
+		if (known && by_rings(transport))
+			not_mapped(fd, word, never, 0);
+		else if (known)
+			not_mapped(fd, word, L5_STATS_HOW_REASON,
+				   reason_of(fd));
 	}
 	errno = saved;
 	return known;
@@ -576,7 +643,7 @@ static struct sock *count_use(int fd, uintptr_t word)
 		return NULL;
 	/* a word that has changed is not ours to change */
 	if (map_after < 0) {
-		if (l5_likely(!say_wanted) || say_never(fd))
+		if (l5_likely(!stats_wanted) || say_never(fd, word))
 			atomic_compare_exchange_strong(&e->word, &word,
 						       FD_OTHER);
 		return NULL;
@@ -670,11 +737,10 @@ static void say_closed(int fd, uintptr_t word)
 	if (!(word & FD_MADE) && !FD_USES(word))
 		return;
 	if (map_after < 0)
-		say_never(fd);
+		say_never(fd, word);
 	else if (!get_int(fd, SOL_L5, L5_TRANSPORT, &transport) &&
 		 by_rings(transport))
-		say("fd %d: not mapped: closed after %d calls", fd,
-		    (int)FD_USES(word));
+		not_mapped(fd, word, L5_STATS_HOW_CLOSED, FD_USES(word));
 	errno = saved;
 }
 
@@ -687,8 +753,12 @@ static void entry_clear(struct fd_entry *e, int fd)
 		reg_dead(r);
 	if (fd_is_sock(word))
 		wait_for_others((struct sock *)word);
-	if (l5_unlikely(say_wanted) && (word & FD_KIND) == FD_COUNTS)
-		say_closed(fd, word);
+	if (l5_unlikely(stats_wanted)) {
+		if ((word & FD_KIND) == FD_COUNTS)
+			say_closed(fd, word);
+		else if (word == FD_OTHER)
+			stats_forget(fd);
+	}
 	word_put(word);
 }
 
@@ -873,6 +943,7 @@ static void forget_parent(void)
 	uintptr_t word;
 	int i, j;
 
+	stats_forked();
 	atomic_flag_clear(&pool_busy);
 	atomic_flag_clear(&reaping);
 	for (u = atomic_load(&users); u; u = u->next) {
@@ -948,7 +1019,7 @@ void fd_start(int after, int maps)
 	pthread_atfork(before_fork, NULL, in_child);
 	map_after = after;
 	if (after < 0)
-		never = policy_why();
+		never = policy_how();
 	if (maps >= 0)
 		maps_max = maps;
 	errno = saved;

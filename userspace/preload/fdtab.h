@@ -38,6 +38,7 @@
 #include "policy.h"
 
 struct reg;
+struct l5_stats_sock;
 
 enum {
 	FD_CHUNK_BITS = 10,
@@ -82,6 +83,7 @@ enum {
 /**
  * struct sock - a mapped socket
  * @map: its rings
+ * @stat: where its calls are counted, or NULL: nobody asked
  * @refs: words that point here
  * @flags: SOCK_NONBLOCKING, SOCK_PLAIN
  * @forks: what fd_forks is as long as it is this process's alone
@@ -91,6 +93,7 @@ enum {
  */
 struct sock {
 	struct l5_map *map;
+	struct l5_stats_sock *stat;
 	atomic_uint refs;
 	atomic_uint flags;
 	atomic_uint forks;

@@ -39,6 +39,7 @@
 
 #include "fdtab.h"
 #include "real.h"
+#include "stats.h"
 
 /* What these functions say when the caller is to make its system call. */
 #define TO_KERNEL	((ssize_t)-2)
@@ -132,6 +133,69 @@ static int rest_of(const struct iovec *iov, int n, size_t done,
 	return k;
 }
 
+/* Counting */
+
+/* What the kernel is asked for, once the rings had nothing more to say. */
+static enum l5_stats_call call_of(ssize_t ret, bool slept, bool dontwait,
+				  enum l5_stats_call full)
+{
+	if (slept)
+		return L5_STATS_SLEPT;
+	if (ret == L5_TRY_ASK)
+		return L5_STATS_ASKED;
+	return ret == L5_TRY_AGAIN && dontwait ? full : L5_STATS_LOCKED;
+}
+
+/* Not to be seen by those that did not ask for it. */
+static __attribute__((noinline, cold))
+void count_recv(struct sock *s, int fd, ssize_t ret, size_t len, int flags,
+		const struct pause *p)
+{
+	bool dontwait = flags & MSG_DONTWAIT || sock_nonblocking(s);
+	enum l5_stats_call call = L5_STATS_SAVED;
+
+	if (ret < -1 && ret != L5_TRY_BROKEN)
+		call = call_of(ret, p->slept, dontwait, L5_STATS_SHARED);
+	else if (ret > 0 && flags & MSG_WAITALL && (size_t)ret < len)
+		call = L5_STATS_REST;
+	stats_call(s->stat, fd, L5_STATS_IN, call);
+}
+
+static __attribute__((noinline, cold))
+void count_send(struct sock *s, int fd, ssize_t ret, bool all, bool some,
+		bool dontwait, const struct pause *p)
+{
+	enum l5_stats_call call = L5_STATS_SAVED;
+
+	/* what a part was sent of, and then an error, is not asked about */
+	if (!all && ret < -1 && ret != L5_TRY_BROKEN &&
+	    (!some || ret == L5_TRY_AGAIN || ret == L5_TRY_BUSY))
+		call = call_of(ret, p->slept, dontwait, L5_STATS_FULL);
+	stats_call(s->stat, fd, L5_STATS_OUT, call);
+}
+
+/* l5_map_wait_rx(), l5_map_wait_tx(): those that look at all are counted. */
+
+static bool wait_rx(struct sock *s, struct pause *p)
+{
+	bool looks = l5_load(&s->map->rx_adapt.win);
+	bool paid = l5_map_wait_rx(s->map, &p->start);
+
+	if (looks)
+		stats_look(s->stat, L5_STATS_IN, paid);
+	return paid;
+}
+
+static bool wait_tx(struct sock *s, struct pause *p)
+{
+	bool looks = l5_load(&s->map->tx_adapt.win);
+	bool paid = l5_map_wait_tx(s->map, &p->start);
+
+	if (looks)
+		stats_look(s->stat, L5_STATS_OUT, paid);
+	return paid;
+}
+
 /* Receiving */
 
 /* The rest of MSG_WAITALL, by the kernel. */
@@ -164,6 +228,7 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 	p->slept = false;
 	p->tx = false;
 	if (plain(s)) {
+		stats_call(s->stat, fd, L5_STATS_IN, L5_STATS_OPTION);
 		sock_done();
 		return TO_KERNEL;
 	}
@@ -183,7 +248,7 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 			}
 			break;
 		}
-		if (!l5_map_wait_rx(s->map, &p->start)) {
+		if (!wait_rx(s, p)) {
 			p->slept = true;
 			break;
 		}
@@ -192,6 +257,8 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 	}
 	if (ret == L5_TRY_NESTED)
 		ret = nested(s, flags);
+	if (l5_unlikely(s->stat))
+		count_recv(s, fd, ret, len, flags, p);
 	sock_done();
 	if (ret == L5_TRY_BROKEN) {
 		errno = EPROTO;
@@ -216,6 +283,8 @@ ssize_t recv_one(int fd, void *buf, size_t len, int flags, struct pause *p)
 		return TO_KERNEL;
 	if (flags & ~RECV_FLAGS || !len || len > SSIZE_MAX ||
 	    !may_be_memory(buf)) {
+		stats_call(s->stat, fd, L5_STATS_IN, flags & ~RECV_FLAGS ?
+			   L5_STATS_FLAGS : L5_STATS_ODD);
 		sock_done();
 		return TO_KERNEL;
 	}
@@ -232,6 +301,8 @@ static ssize_t recv_many(int fd, const struct iovec *iov, int n, int flags,
 	if (l5_likely(!s))
 		return TO_KERNEL;
 	if (flags & ~RECV_FLAGS || odd_iov(iov, n, &len)) {
+		stats_call(s->stat, fd, L5_STATS_IN, flags & ~RECV_FLAGS ?
+			   L5_STATS_FLAGS : L5_STATS_ODD);
 		sock_done();
 		return TO_KERNEL;
 	}
@@ -274,6 +345,8 @@ EXPORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 	struct pause p = { .slept = false };
 	ssize_t ret = from ? TO_KERNEL : recv_one(fd, buf, n, flags, &p);
 
+	if (from)
+		stats_left(fd, L5_STATS_IN, L5_STATS_ADDRESS);
 	THEN(ret, fd, &p, real.recvfrom(fd, buf, n, flags, from, len));
 	return ret;
 }
@@ -323,6 +396,8 @@ EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 	simple = !msg->msg_controllen && !msg->msg_name;
 	if (simple && msg->msg_iovlen <= IOV_MAX)
 		ret = recv_many(fd, msg->msg_iov, msg->msg_iovlen, flags, &p);
+	else
+		stats_left(fd, L5_STATS_IN, L5_STATS_ADDRESS);
 	if (ret >= 0)
 		msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
 	THEN(ret, fd, &p, real.recvmsg(fd, msg, flags));
@@ -336,6 +411,7 @@ EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int n, int flags,
 {
 	int i, ret = real.recvmmsg(fd, msgs, n, flags, t);
 
+	stats_left(fd, L5_STATS_IN, L5_STATS_MANY);
 	for (i = 0; i < ret; i++)
 		received(&msgs[i].msg_hdr);
 	return ret;
@@ -392,6 +468,7 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 	p->slept = false;
 	p->tx = true;
 	if (plain(s)) {
+		stats_call(s->stat, fd, L5_STATS_OUT, L5_STATS_OPTION);
 		sock_done();
 		return TO_KERNEL;
 	}
@@ -402,6 +479,7 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 	else
 		ret = l5_map_trysend(s->map, fd, iov, n);
 	if (l5_likely(ret == (ssize_t)len)) {
+		stats_call(s->stat, fd, L5_STATS_OUT, L5_STATS_SAVED);
 		sock_done();
 		return ret;
 	}
@@ -416,7 +494,7 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 				break;
 		} else if (ret != L5_TRY_AGAIN || dontwait) {
 			break;
-		} else if (!l5_map_wait_tx(s->map, &p->start)) {
+		} else if (!wait_tx(s, p)) {
 			p->slept = true;
 			break;
 		} else if (++fruitless == L5_FRUITLESS) {
@@ -431,6 +509,8 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 	}
 	if (ret == L5_TRY_NESTED && !done)
 		ret = nested(s, flags);
+	if (l5_unlikely(s->stat))
+		count_send(s, fd, ret, done == len, done, dontwait, p);
 	sock_done();
 	if (ret == L5_TRY_BROKEN && !done) {
 		errno = EPROTO;
@@ -471,6 +551,8 @@ ssize_t send_one(int fd, const void *buf, size_t len, int flags,
 		return TO_KERNEL;
 	if (flags & ~SEND_FLAGS || !len || len > SSIZE_MAX ||
 	    !may_be_memory(buf)) {
+		stats_call(s->stat, fd, L5_STATS_OUT, flags & ~SEND_FLAGS ?
+			   L5_STATS_FLAGS : L5_STATS_ODD);
 		sock_done();
 		return TO_KERNEL;
 	}
@@ -487,6 +569,8 @@ static ssize_t send_many(int fd, const struct iovec *iov, int n, int flags,
 	if (l5_likely(!s))
 		return TO_KERNEL;
 	if (flags & ~SEND_FLAGS || odd_iov(iov, n, &len)) {
+		stats_call(s->stat, fd, L5_STATS_OUT, flags & ~SEND_FLAGS ?
+			   L5_STATS_FLAGS : L5_STATS_ODD);
 		sock_done();
 		return TO_KERNEL;
 	}
@@ -517,6 +601,8 @@ EXPORT ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 	struct pause p = { .slept = false };
 	ssize_t ret = to ? TO_KERNEL : send_one(fd, buf, n, flags, &p);
 
+	if (to)
+		stats_left(fd, L5_STATS_OUT, L5_STATS_ADDRESS);
 	THEN(ret, fd, &p, real.sendto(fd, buf, n, flags, to, len));
 	return ret;
 }
@@ -562,6 +648,8 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 			 msg->msg_iovlen <= IOV_MAX)
 			ret = send_many(fd, msg->msg_iov, msg->msg_iovlen,
 					flags, &p);
+		if (msg->msg_controllen || msg->msg_name)
+			stats_left(fd, L5_STATS_OUT, L5_STATS_ADDRESS);
 	}
 	THEN(ret, fd, &p, real.sendmsg(fd, msg, flags));
 	return ret;
@@ -579,6 +667,7 @@ EXPORT int sendmmsg(int fd, struct mmsghdr *msgs, unsigned int n, int flags)
 		    may_be_memory(msg->msg_control))
 			passed(msg);
 	}
+	stats_left(fd, L5_STATS_OUT, L5_STATS_MANY);
 	return real.sendmmsg(fd, msgs, n, flags);
 }
 

@@ -26,11 +26,14 @@ static int rules_n;
 /* What applies when none does. */
 static enum l5_action fallback = L5_ACT_FULL;
 static const char by_policy[] = "the policy says so";
+static const char by_mode[] = "the mode is socket";
 static const char *why = by_policy;
 static atomic_int have_read;
 
 static char exe[PATH_MAX];
 static bool complete;
+/* A rule about all of the program, not l5run, says what applies. */
+static bool ruled;
 
 /* What comes next cannot be kept, and may be to turn something off. */
 static void give_up(const char *where, int number, const char *what)
@@ -39,6 +42,7 @@ static void give_up(const char *where, int number, const char *what)
 		return;
 	say("%s:%d: %s: the rest is off", where, number, what);
 	fallback = L5_ACT_OFF;
+	ruled = true;
 	why = by_policy;
 	complete = true;
 }
@@ -64,6 +68,7 @@ static void take_line(const char *line, size_t len, const char *where,
 		if (r.action == L5_ACT_ON)
 			return;
 		fallback = r.action;
+		ruled = true;
 		why = by_policy;
 		return;
 	}
@@ -168,12 +173,13 @@ void policy_read(void)
 		return;
 	rules_n = 0;
 	complete = false;
+	ruled = false;
 	why = by_policy;
 	s = getenv(L5_ENV_MODE);
 	fallback = L5_ACT_FULL;
 	if (s && !strcmp(s, "socket")) {
 		fallback = L5_ACT_SOCKET;
-		why = "the mode is socket";
+		why = by_mode;
 	}
 	if (getauxval(AT_SECURE)) {
 		fallback = L5_ACT_OFF;
@@ -215,6 +221,22 @@ bool policy_maps(void)
 const char *policy_why(void)
 {
 	return why;
+}
+
+enum l5_stats_how policy_how(void)
+{
+	return why == by_mode ? L5_STATS_HOW_MODE : L5_STATS_HOW_POLICY;
+}
+
+const char *policy_mode(void)
+{
+	if (fallback == L5_ACT_OFF)
+		return "off: the policy says so";
+	if (fallback == L5_ACT_SOCKET)
+		return ruled ? "mode socket: the policy says so" :
+			       "mode socket: as the program was started";
+	return ruled ? "mode full: the policy says so" :
+		       "mode full: as the program was started";
 }
 
 /* An address as rules have it; NULL if it is of another kind. */

@@ -18,6 +18,8 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
+#include "stats_file.h"
+
 /**
  * policy_read() - read the rules; again does no harm
  *
@@ -33,6 +35,12 @@ bool policy_maps(void);
 
 /* If not: why, for people. */
 const char *policy_why(void);
+
+/* Likewise, for the statistics. */
+enum l5_stats_how policy_how(void);
+
+/* What applies where no rule on a port or an address does, and why. */
+const char *policy_mode(void);
 
 /**
  * policy_connect() - a socket is about to be connected

@@ -25,6 +25,7 @@
 #include "epoll.h"
 #include "fdtab.h"
 #include "real.h"
+#include "stats.h"
 
 #define NS		1000000000ull
 
@@ -157,8 +158,10 @@ enum verdict {
  * All that can be done before the kernel is asked, in @ns at most: 0 is not to
  * wait.
  */
-static enum verdict consider(struct look *l, uint64_t ns, uint64_t *start)
+static enum verdict weigh(struct look *l, uint64_t ns, uint64_t *start)
 {
+	bool paid;
+
 	*start = 0;
 	pthread_testcancel();
 	look(l);
@@ -170,10 +173,25 @@ static enum verdict consider(struct look *l, uint64_t ns, uint64_t *start)
 		l5_adapt_init(&adapt);
 		adapt_known = true;
 	}
-	if (!l5_adapt_wait_for(&adapt, look_ready, l, start, ns))
+	paid = l5_adapt_wait_for(&adapt, look_ready, l, start, ns);
+	stats_poll_look(paid);
+	if (!paid)
 		return SLEEP;
 	look(l);
 	return !l->others && l->ready ? ANSWERED : ASK;
+}
+
+/* The same, @others beside those of @l, and counted. */
+static enum verdict consider(struct look *l, bool others, uint64_t ns,
+			     uint64_t *start)
+{
+	enum verdict v = weigh(l, ns, start);
+
+	if (v == ANSWERED && others)
+		v = ASK;
+	stats_poll(v == ANSWERED ? L5_STATS_SAVED :
+		   v == ASK ? L5_STATS_OTHERS : L5_STATS_SLEPT);
+	return v;
 }
 
 /* The kernel slept: would it have been worth while to look on? */
@@ -209,7 +227,7 @@ EXPORT int poll(struct pollfd *fds, nfds_t n, int ms)
 
 	if (!any_mapped(fds, n))
 		return real.poll(fds, n, ms);
-	v = consider(&l, ms < 0 ? UINT64_MAX : ms * 1000000ull, &start);
+	v = consider(&l, false, ms < 0 ? UINT64_MAX : ms * 1000000ull, &start);
 	if (v == ANSWERED)
 		return l.ready;
 	if (v == ASK) {
@@ -254,7 +272,7 @@ EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,
 
 	if (!any_mapped(fds, n) || (t && !good_time(t)))
 		return real.ppoll(fds, n, t, set);
-	v = consider(&l, spec_ns(t), &start);
+	v = consider(&l, false, spec_ns(t), &start);
 	if (v == ANSWERED)
 		return l.ready;
 	if (v == ASK) {
@@ -390,12 +408,9 @@ static int sets_answer(struct sets *s)
 	return n;
 }
 
-/* consider(), but that there are others beside those looked at */
 static enum verdict sets_consider(struct sets *s, uint64_t ns, uint64_t *start)
 {
-	enum verdict v = consider(&s->look, ns, start);
-
-	return v == ANSWERED && s->others ? ASK : v;
+	return consider(&s->look, s->others, ns, start);
 }
 
 static bool is_set(const union bits *b, int fd)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program's stream sockets become AF_L5 sockets. This file alone is
+ * A program's stream sockets become AF_L5 sockets. This file, with say.c, is
  * libl5socket.so, for l5run --mode=socket; with all the others, in L5_FULL, it
  * is libl5preload.so.
  *
@@ -32,12 +32,13 @@
 
 #include "../lib/l5_env.h"
 #include "../lib/l5_family.h"
+#include "say.h"
 #ifdef L5_FULL
 #include "epoll.h"
 #include "fdtab.h"
 #include "policy.h"
 #include "real.h"
-#include "say.h"
+#include "stats.h"
 #endif
 
 /* A 32-bit libc translates times in getsockopt(), which we would bypass. */
@@ -62,7 +63,6 @@ static atomic_int transport_forced = L5_ENV_NONE;
 static atomic_int rdma_wait = L5_ENV_NONE;
 /* Why nothing is to be redirected, or NULL. */
 static const char *_Atomic off;
-static atomic_int debug;
 static atomic_int env_read;
 
 static unsigned int parse_sockets(const char *s)
@@ -86,24 +86,7 @@ static unsigned int parse_sockets(const char *s)
 /* Say why the program gets other sockets than it could. */
 static void complain(const char *what, const char *why, const char *then)
 {
-	const char *const part[] = {
-		"l5: ", what, " (", why, "): ", then, NULL
-	};
-	char line[160];
-	size_t at = 0, len;
-	int i;
-	ssize_t n;
-
-	if (!debug)
-		return;
-	for (i = 0; part[i]; i++) {
-		len = strnlen(part[i], sizeof(line) - 1 - at);
-		memcpy(line + at, part[i], len);
-		at += len;
-	}
-	line[at++] = '\n';
-	n = syscall(SYS_write, STDERR_FILENO, line, at);
-	(void)n;
+	say("%s (%s): %s", what, why, then);
 }
 
 /* l5run has checked it; anything else here means "leave it alone". */
@@ -126,7 +109,7 @@ static void read_env(void)
 	if (atomic_load(&env_read))
 		return;
 	s = getenv(L5_ENV_DEBUG);
-	debug = s && *s && strcmp(s, "0");
+	say_wanted = s && *s && strcmp(s, "0");
 	wanted = parse_sockets(getenv(L5_ENV_SOCKETS));
 	spin_us = env_number(L5_ENV_SPIN, L5_SPIN_US_MAX);
 	transport_forced = checked(L5_ENV_TRANSPORT,
@@ -134,7 +117,6 @@ static void read_env(void)
 	rdma_wait = checked(L5_ENV_RDMA_WAIT,
 			    env_number(L5_ENV_RDMA_WAIT, L5_RDMA_WAIT_MAX));
 #ifdef L5_FULL
-	say_wanted = debug;
 	policy_read();
 	if (!policy_redirects())
 		off = policy_why();
@@ -172,6 +154,7 @@ __attribute__((constructor)) static void start(void)
 		family = loaded;
 #ifdef L5_FULL
 	real_find();
+	stats_start();
 	ep_start(env_number(L5_ENV_ASK, NUMBER_MAX));
 	fd_start(map_after(), env_number(L5_ENV_MAPS, NUMBER_MAX));
 #endif
@@ -206,9 +189,23 @@ static void complain_once(const char *why)
 {
 	static atomic_flag said = ATOMIC_FLAG_INIT;
 
-	if (debug && !atomic_flag_test_and_set(&said))
+	if (say_wanted && !atomic_flag_test_and_set(&said))
 		complain("no AF_L5 socket", why ? why : "?",
 			 "plain sockets are used");
+}
+
+/* Of the first that is one: what becomes of them, and why. */
+static void say_mode_once(void)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+	const char *mode = "mode socket: as the program was started";
+
+	if (!say_wanted || atomic_flag_test_and_set(&said))
+		return;
+#ifdef L5_FULL
+	mode = policy_mode();
+#endif
+	say("sockets are of AF_L5, %s", mode);
 }
 
 /* The number to try, or 0: once the kernel did not know it, only sysfs says
@@ -270,6 +267,7 @@ static int l5_socket(int type, int l5proto)
 		return -1;
 	}
 	family = f;
+	say_mode_once();
 	set_option(fd, L5_SPIN_US, spin_us);
 	set_option(fd, L5_FORCE, transport_forced);
 	set_option(fd, L5_RDMA_WAIT, rdma_wait);

@@ -21,6 +21,7 @@
 #include "../lib/l5_env.h"
 #include "../lib/l5_family.h"
 #include "../preload/rules.h"
+#include "stats.h"
 
 /* As env(1), nice(1), timeout(1): ours, found but not run, not found. */
 enum {
@@ -47,6 +48,7 @@ enum {
 	OPT_CONFIG,
 	OPT_TRANSPORT,
 	OPT_RDMA_WAIT,
+	OPT_STATS,
 };
 
 struct settings {
@@ -55,6 +57,8 @@ struct settings {
 	bool require;
 	bool debug;
 	bool socket_mode;
+	bool stats;
+	int seconds;
 	const char *spin;
 	const char *transport;
 	const char *rdma_wait;
@@ -84,6 +88,9 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "require", OPT_REQUIRE, NULL, 0,
 	  "fail if the kernel has no AF_L5, instead of running the program on plain sockets",
+	  0 },
+	{ "stats", OPT_STATS, "SECONDS", OPTION_ARG_OPTIONAL,
+	  "print on stderr what was mapped, and how many system calls it saved, when the program ends, and every so many seconds",
 	  0 },
 	{ "verbose", 'v', NULL, 0,
 	  "say on stderr what could not be redirected, and which sockets are mapped",
@@ -153,6 +160,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_RDMA_WAIT:
 		check_number(state, "--rdma-wait", arg, L5_RDMA_WAIT_MAX);
 		s->rdma_wait = arg;
+		return 0;
+	case OPT_STATS:
+		s->stats = true;
+		if (!arg)
+			return 0;
+		check_number(state, "--stats", arg, STATS_SECONDS_MAX);
+		s->seconds = l5_env_number(arg, STATS_SECONDS_MAX);
 		return 0;
 	case OPT_REQUIRE:
 		s->require = true;
@@ -505,7 +519,13 @@ int main(int argc, char **argv)
 		set_env(L5_ENV_DEBUG, "1");
 	set_preload(s.socket_mode ? L5_SOCKET_NAME : L5_PRELOAD_NAME);
 
-	execvp(s.program[0], s.program);
+	if (s.stats)
+		error = stats_run(s.program, s.seconds,
+				  !s.socket_mode && stats_open());
+	else
+		error = execvp(s.program[0], s.program);
+	if (error >= 0)
+		return error;
 	error = errno;
 	warn("%s", s.program[0]);
 	return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
