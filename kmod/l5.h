@@ -792,6 +792,7 @@ struct l5_rdma *l5_move_hope(struct l5_sock *l5);
 bool l5_tx_moved(struct l5_sock *l5);
 bool l5_rx_moved(struct l5_sock *l5);
 bool l5_rdma_lost(const struct l5_sock *l5);
+bool l5_rdma_rx_over(const struct l5_sock *l5);
 bool l5_rdma_says_end(const struct l5_sock *l5);
 int l5_rdma_rx_end(struct l5_sock *l5);
 int l5_rdma_tcp_end(struct l5_sock *l5);
@@ -842,6 +843,7 @@ static inline struct l5_rdma *l5_move_hope(struct l5_sock *l5) { return NULL; }
 static inline bool l5_tx_moved(struct l5_sock *l5) { return true; }
 static inline bool l5_rx_moved(struct l5_sock *l5) { return true; }
 static inline bool l5_rdma_lost(const struct l5_sock *l5) { return false; }
+static inline bool l5_rdma_rx_over(const struct l5_sock *l5) { return false; }
 static inline bool l5_rdma_says_end(const struct l5_sock *l5) { return true; }
 static inline int l5_rdma_rx_end(struct l5_sock *l5) { return 0; }
 static inline int l5_rdma_tcp_end(struct l5_sock *l5) { return 0; }
