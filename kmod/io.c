@@ -513,7 +513,11 @@ ended:
 		/* nothing is nothing to TCP, either, and is not answered */
 		if (len)
 			l5_send_to_closed(l5);
-		return len;
+		/*
+		 * Nor does TCP take more than its buffer holds before it has
+		 * the answer: who writes only once is to hear of it.
+		 */
+		return min_t(size_t, len, l5_ring_extent(l5));
 	}
 	l5_boot_error(l5);
 	if (!READ_ONCE(l5->boot->sk->sk_err) && READ_ONCE(l5->sk.sk_err))
