@@ -660,7 +660,8 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		if (n)
 			return done ?: n;
 		if (peek)
-			n = l5_ring_peek(l5, &msg->msg_iter, done, len - done);
+			n = l5_ring_peek(l5, &msg->msg_iter, done, len - done,
+					 discard);
 		else
 			n = l5_ring_read(l5, &msg->msg_iter, len - done,
 					 discard);
@@ -741,7 +742,7 @@ static int l5_move_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	long timeo = sock_rcvtimeo(&l5->sk, flags & MSG_DONTWAIT);
 	size_t target = sock_rcvlowat(&l5->sk, flags & MSG_WAITALL, len);
 	bool peek = flags & MSG_PEEK;
-	size_t done = 0, seen = 0;
+	size_t done = 0, seen = 0, left;
 	int n;
 
 	for (;;) {
@@ -752,12 +753,16 @@ static int l5_move_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		/* TCP leaves an error for who got nothing */
 		if (done && READ_ONCE(l5->boot->sk->sk_err))
 			return done;
+		left = msg_data_left(msg);
 		n = l5_boot_recvmsg(l5, msg, len - done, flags | MSG_DONTWAIT);
 		if (n > 0 && peek && n < (int)target && n > (int)seen &&
 		    timeo) {
-			/* one look more, from the start */
+			/* one look more, from the start, which MSG_TRUNC
+			 * has not left
+			 */
 			seen = n;
-			iov_iter_revert(&msg->msg_iter, n);
+			iov_iter_revert(&msg->msg_iter,
+					left - msg_data_left(msg));
 		} else if (n > 0 && peek) {
 			return n;
 		} else if (n > 0) {

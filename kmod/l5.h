@@ -546,7 +546,7 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from);
 ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		     bool discard);
 ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
-		     size_t len);
+		     size_t len, bool discard);
 size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough);
 bool l5_ring_holds(struct l5_sock *l5, size_t n);
 u64 l5_ring_seen(struct l5_sock *l5, u64 from);
