@@ -617,6 +617,7 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 int l5_getsockopt(struct socket *sock, int level, int optname,
 		  char __user *optval, int __user *optlen);
 void l5_opts_push(struct l5_sock *l5);
+void l5_write_space(struct sock *sk);
 void l5_opts_pull(struct l5_sock *l5);
 void l5_keepalive(struct sock *sk, int on);
 void l5_rehash(struct sock *sk);
