@@ -241,6 +241,7 @@ struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
 	/* a peer wakes us under RCU alone */
 	sock_set_flag(sk, SOCK_RCU_FREE);
 	sk->sk_destruct = l5_sock_destruct;
+	sk->sk_write_space = l5_write_space;
 	/* its memory is the rings' and the bootstrap's, which are charged */
 	l5_memcg_drop(sk);
 	l5_user_frags_init(sk);

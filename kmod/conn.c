@@ -506,17 +506,13 @@ bool l5_conn_close(struct l5_sock *l5, bool reset)
 /**
  * l5_conn_fin() - this end writes no more
  * @l5: a socket in state L5_SHM, its tx_lock held or nobody else there
+ *
+ * The bootstrap tells the peer, after this, see l5_rx_ended(). Over RDMA it is
+ * told where its stream ends, too, and takes it for ended once it knows both.
  */
 void l5_conn_fin(struct l5_sock *l5)
 {
 	set_bit(L5_END_FIN, &l5_own(l5)->flags);
-	if (l5->conn->rdma) {
+	if (l5->conn->rdma)
 		l5_rdma_fin(l5->conn);
-		return;
-	}
-	/* the bootstrap tells the peer, see l5_peer_fin() */
-	if (l5->proto == L5PROTO_UNIX)
-		return;
-	l5_map_flag(l5_peer(l5), L5_MAP_RX_ASK);
-	l5_conn_changed(l5->conn, !l5->end);
 }

@@ -22,20 +22,14 @@
 
 #include "l5.h"
 
-/*
- * Did the peer end its stream, by its own word? TCP's FIN comes later. AF_UNIX
- * says all there is to say about an end by one store, which nothing of ours may
- * overtake: who has read the end finds POLLHUP and EPIPE, too.
- */
-static bool l5_peer_fin(const struct l5_sock *l5)
-{
-	return l5->proto != L5PROTO_UNIX &&
-	       test_bit(L5_END_FIN, &l5_peer(l5)->flags);
-}
-
 /**
  * l5_rx_ended() - has the peer's stream ended, for better or worse?
  * @l5: a socket in state L5_SHM
+ *
+ * An orderly end is the bootstrap's to tell, and nothing of ours overtakes it:
+ * a program that reacted to a sign of the ring's own could have its FIN out
+ * before the one of the end that closed first, and TCP would have it wait in
+ * TIME_WAIT. Likewise who has read AF_UNIX's end finds POLLHUP and EPIPE, too.
  *
  * Context: any.
  */
@@ -44,7 +38,7 @@ bool l5_rx_ended(struct l5_sock *l5)
 	const struct sock *bsk = l5->boot->sk;
 	bool says = l5_rdma_says_end(l5), ended;
 
-	ended = l5_peer_fin(l5) || READ_ONCE(l5->sk.sk_err) == EPROTO ||
+	ended = READ_ONCE(l5->sk.sk_err) == EPROTO ||
 		READ_ONCE(l5_own(l5)->flags) &
 		(BIT(L5_END_DEAF) | BIT(L5_END_REVOKED));
 	/*
@@ -54,7 +48,7 @@ bool l5_rx_ended(struct l5_sock *l5)
 	if (!ended && says)
 		ended = READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN ||
 			READ_ONCE(bsk->sk_state) == TCP_CLOSE ||
-			sock_flag(bsk, SOCK_DONE) || l5_rdma_lost(l5);
+			sock_flag(bsk, SOCK_DONE) || l5_rdma_rx_over(l5);
 	if (!ended && (says || !sock_flag(bsk, SOCK_DONE)))
 		ended = READ_ONCE(bsk->sk_err) || READ_ONCE(l5->sk.sk_err);
 	/* P: the end, then the ring; pairs with whatever orders the end after
@@ -519,7 +513,11 @@ ended:
 		/* nothing is nothing to TCP, either, and is not answered */
 		if (len)
 			l5_send_to_closed(l5);
-		return len;
+		/*
+		 * Nor does TCP take more than its buffer holds before it has
+		 * the answer: who writes only once is to hear of it.
+		 */
+		return min_t(size_t, len, l5_ring_extent(l5));
 	}
 	l5_boot_error(l5);
 	if (!READ_ONCE(l5->boot->sk->sk_err) && READ_ONCE(l5->sk.sk_err))
@@ -628,8 +626,7 @@ static int l5_shm_rx_end(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	/* what was taken back ends by an error, and the RST is on its way */
 	if (test_bit(L5_END_REVOKED, &l5_own(l5)->flags))
 		return -ECONNRESET;
-	/* the FIN is still on its way */
-	if (l5_peer_fin(l5) || test_bit(L5_END_DEAF, &l5_own(l5)->flags))
+	if (test_bit(L5_END_DEAF, &l5_own(l5)->flags))
 		return 0;
 	/* disconnected meanwhile, and connected to another peer */
 	if (!l5_rx_rings(l5))
@@ -663,7 +660,8 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		if (n)
 			return done ?: n;
 		if (peek)
-			n = l5_ring_peek(l5, &msg->msg_iter, done, len - done);
+			n = l5_ring_peek(l5, &msg->msg_iter, done, len - done,
+					 discard);
 		else
 			n = l5_ring_read(l5, &msg->msg_iter, len - done,
 					 discard);
@@ -744,7 +742,7 @@ static int l5_move_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	long timeo = sock_rcvtimeo(&l5->sk, flags & MSG_DONTWAIT);
 	size_t target = sock_rcvlowat(&l5->sk, flags & MSG_WAITALL, len);
 	bool peek = flags & MSG_PEEK;
-	size_t done = 0, seen = 0;
+	size_t done = 0, seen = 0, left;
 	int n;
 
 	for (;;) {
@@ -755,12 +753,16 @@ static int l5_move_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		/* TCP leaves an error for who got nothing */
 		if (done && READ_ONCE(l5->boot->sk->sk_err))
 			return done;
+		left = msg_data_left(msg);
 		n = l5_boot_recvmsg(l5, msg, len - done, flags | MSG_DONTWAIT);
 		if (n > 0 && peek && n < (int)target && n > (int)seen &&
 		    timeo) {
-			/* one look more, from the start */
+			/* one look more, from the start, which MSG_TRUNC
+			 * has not left
+			 */
 			seen = n;
-			iov_iter_revert(&msg->msg_iter, n);
+			iov_iter_revert(&msg->msg_iter,
+					left - msg_data_left(msg));
 		} else if (n > 0 && peek) {
 			return n;
 		} else if (n > 0) {
@@ -838,18 +840,6 @@ static bool l5_poll_readable(struct l5_sock *l5)
 	return l5_ring_holds(l5, low);
 }
 
-/* What TCP will say of the peer's end once it has its FIN, and all of it. */
-static __poll_t l5_poll_fin(const struct l5_sock *l5)
-{
-	__poll_t mask = EPOLLIN | EPOLLRDNORM | EPOLLRDHUP;
-
-	if (!l5_peer_fin(l5))
-		return 0;
-	if (READ_ONCE(l5->boot->sk->sk_shutdown) & SEND_SHUTDOWN)
-		mask |= EPOLLHUP;
-	return mask;
-}
-
 /* One direction is the ring's, or both but not for long; see move.c. */
 static __poll_t l5_moving_poll(struct l5_sock *l5, struct file *file,
 			       poll_table *wait)
@@ -919,7 +909,6 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 	mask = l5->boot->ops->poll(file, l5->boot, NULL);
 	if (!says)
 		mask &= ~(EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLHUP);
-	mask |= l5_poll_fin(l5);
 	if (READ_ONCE(l5->sk.sk_err))
 		mask |= EPOLLERR;
 	readable = l5_poll_readable(l5);

@@ -546,7 +546,7 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from);
 ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		     bool discard);
 ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
-		     size_t len);
+		     size_t len, bool discard);
 size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough);
 bool l5_ring_holds(struct l5_sock *l5, size_t n);
 u64 l5_ring_seen(struct l5_sock *l5, u64 from);
@@ -617,6 +617,7 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 int l5_getsockopt(struct socket *sock, int level, int optname,
 		  char __user *optval, int __user *optlen);
 void l5_opts_push(struct l5_sock *l5);
+void l5_write_space(struct sock *sk);
 void l5_opts_pull(struct l5_sock *l5);
 void l5_keepalive(struct sock *sk, int on);
 void l5_rehash(struct sock *sk);
@@ -793,6 +794,7 @@ struct l5_rdma *l5_move_hope(struct l5_sock *l5);
 bool l5_tx_moved(struct l5_sock *l5);
 bool l5_rx_moved(struct l5_sock *l5);
 bool l5_rdma_lost(const struct l5_sock *l5);
+bool l5_rdma_rx_over(const struct l5_sock *l5);
 bool l5_rdma_says_end(const struct l5_sock *l5);
 int l5_rdma_rx_end(struct l5_sock *l5);
 int l5_rdma_tcp_end(struct l5_sock *l5);
@@ -843,6 +845,7 @@ static inline struct l5_rdma *l5_move_hope(struct l5_sock *l5) { return NULL; }
 static inline bool l5_tx_moved(struct l5_sock *l5) { return true; }
 static inline bool l5_rx_moved(struct l5_sock *l5) { return true; }
 static inline bool l5_rdma_lost(const struct l5_sock *l5) { return false; }
+static inline bool l5_rdma_rx_over(const struct l5_sock *l5) { return false; }
 static inline bool l5_rdma_says_end(const struct l5_sock *l5) { return true; }
 static inline int l5_rdma_rx_end(struct l5_sock *l5) { return 0; }
 static inline int l5_rdma_tcp_end(struct l5_sock *l5) { return 0; }

@@ -135,6 +135,30 @@ bool l5_rdma_lost(const struct l5_sock *l5)
 	return rd && l5_rd(rd, L5_RD_OVER);
 }
 
+/* Did the peer say where its stream ends, and is all up to there read? */
+static bool l5_rdma_all_here(const struct l5_sock *l5,
+			     const struct l5_rdma *rd)
+{
+	if (!l5_rd(rd, L5_RD_PEER_FIN))
+		return false;
+	/* AL, pairs with AL in l5_got_fin(): that it did, then where */
+	smp_rmb();
+	return READ_ONCE(rd->fin_pos) == l5_load(&l5_own(l5)->ctrl->rx_head);
+}
+
+/**
+ * l5_rdma_rx_over() - there is no way any more for records to come: is that
+ *	something to be told of?
+ * @l5: a socket with rings
+ *
+ * Not if all have come and been read: then TCP's FIN is the end, as ever, and
+ * may still be on its way.
+ */
+bool l5_rdma_rx_over(const struct l5_sock *l5)
+{
+	return l5_rdma_lost(l5) && !l5_rdma_all_here(l5, l5->conn->rdma);
+}
+
 /*
  * Did TCP end without the peer's FIN, by a reset or a time-out? That stays to
  * be seen when its error was taken. What is closed because both ends have sent
@@ -361,7 +385,7 @@ static struct l5_sock *l5_move_socket(struct l5_rdma *rd)
  */
 void l5_move_tick(struct l5_rdma *rd)
 {
-	bool late = false, more = false;
+	bool late = false, more = false, fin;
 	const struct sock *bsk;
 
 	spin_lock_bh(&rd->lock);
@@ -371,8 +395,11 @@ void l5_move_tick(struct l5_rdma *rd)
 		more = true;
 	}
 	bsk = rd->l5 ? rd->l5->boot->sk : NULL;
-	if (bsk && READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN &&
-	    l5_rd(rd, L5_RD_RX_CUT) && !l5_rd(rd, L5_RD_PEER_FIN)) {
+	fin = bsk && READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN;
+	/* who was told of the message has looked, and there was no FIN yet */
+	if (fin && l5_rd(rd, L5_RD_PEER_FIN))
+		l5_mailbox_set(rd);
+	if (fin && l5_rd(rd, L5_RD_RX_CUT) && !l5_rd(rd, L5_RD_PEER_FIN)) {
 		if (!rd->fin_at)
 			rd->fin_at = jiffies ?: 1;
 		late |= time_after(jiffies, rd->fin_at + L5_FIN_WAIT);
@@ -390,6 +417,15 @@ void l5_move_tick(struct l5_rdma *rd)
 		l5_rdma_dead(rd, ETIMEDOUT);
 	else if (more)
 		l5_door_expire(rd, L5_TICK);
+}
+
+/* TCP's FIN has come: records are to follow, or it was the last to come. */
+static void l5_move_fin_next(struct l5_rdma *rd)
+{
+	if (!l5_rd(rd, L5_RD_PEER_FIN))
+		l5_door_expire(rd, L5_TICK);
+	else if (READ_ONCE(rd->mailbox))
+		l5_rdma_do(rd, L5_DO_EXPIRE);
 }
 
 /**
@@ -410,10 +446,9 @@ void l5_move_fin_in(struct l5_sock *l5)
 	if (rd && (l5_tcp_broken(bsk) ||
 		   (err && READ_ONCE(bsk->sk_state) == TCP_CLOSE)))
 		l5_rdma_dead(rd, err ?: ECONNRESET);
-	else if (rd && !l5_rd(rd, L5_RD_PEER_FIN) &&
-		 !l5_rd(rd, L5_RD_DEAD) &&
+	else if (rd && !l5_rd(rd, L5_RD_DEAD) &&
 		 READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN)
-		l5_door_expire(rd, L5_TICK);
+		l5_move_fin_next(rd);
 }
 
 /**

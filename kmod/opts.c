@@ -7,6 +7,7 @@
  * handed down before the bootstrap is used next, and only what has changed
  * since: TCP tunes some of the same fields itself.
  */
+#include <linux/bpf.h>
 #include <linux/bpf-cgroup.h>
 #include <linux/tcp.h>
 #include <net/sock.h>
@@ -116,6 +117,33 @@ void l5_opts_push(struct l5_sock *l5)
 	}
 	l5->opts = new;
 	release_sock(bsk);
+}
+
+/**
+ * l5_write_space() - l5_sock.sk.sk_write_space: SO_SNDBUF was set
+ * @sk: the owner, to which nothing else is charged
+ *
+ * Who sleeps for room in the bootstrap looks at the bootstrap's own limit, and
+ * who sleeps for room in a ring at the owner's, see l5_ring_extent().
+ *
+ * Context: setsockopt(), the owner's lock held.
+ */
+void l5_write_space(struct sock *sk)
+{
+	struct l5_sock *l5 = l5_sk(sk);
+	struct sock *bsk = l5->boot->sk;
+
+	/* a program of BPF's may not sleep: the next call hands it down */
+	if (!has_current_bpf_ctx()) {
+		l5_opts_push(l5);
+		bsk->sk_write_space(bsk);
+	}
+	rcu_read_lock();
+	if (skwq_has_sleeper(rcu_dereference(sk->sk_wq)))
+		wake_up_interruptible_poll(&rcu_dereference(sk->sk_wq)->wait,
+					   EPOLLOUT | EPOLLWRNORM |
+					   EPOLLWRBAND);
+	rcu_read_unlock();
 }
 
 static void l5_sync_cred(struct sock *sk, struct sock *bsk)

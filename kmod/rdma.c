@@ -297,9 +297,10 @@ static void l5_got_fin(struct l5_rdma *rd, u64 pos)
 {
 	spin_lock(&rd->lock);
 	if (!l5_rd(rd, L5_RD_PEER_FIN))
-		rd->fin_pos = pos;
+		WRITE_ONCE(rd->fin_pos, pos);
+	/* AL, pairs with AL in l5_rdma_all_here(): where, then that */
+	smp_wmb();
 	set_bit(L5_RD_PEER_FIN, &rd->flags);
-	set_bit(L5_END_FIN, &rd->conn->end[!rd->end].flags);
 	spin_unlock(&rd->lock);
 	l5_map_flag(&rd->conn->end[rd->end], L5_MAP_RX_ASK);
 	l5_mailbox_set(rd);

@@ -329,11 +329,12 @@ static int l5_ring_walk(struct l5_end *ring, struct l5_cons *c, u64 start)
  * @to: where they go
  * @skip: bytes to leave out at the start
  * @len: how many at most
+ * @discard: do not copy, only count
  *
  * Return: as l5_ring_read().
  */
 ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
-		     size_t len)
+		     size_t len, bool discard)
 {
 	struct l5_end *own = l5_own(l5), *ring = l5_peer(l5);
 	u64 start = own->cons.head;
@@ -358,9 +359,10 @@ ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 		walk.off += skip;
 		part = min_t(size_t, len - done, left - skip);
 		skip = 0;
-		n = l5_ring_copy(ring, walk.head + L5_HDR + walk.off, part, to,
-				 false);
-		if (n < part) {
+		n = discard ? 0 : l5_ring_copy(ring,
+					       walk.head + L5_HDR + walk.off,
+					       part, to, false);
+		if (n < part && !discard) {
 			if (!done)
 				return -EFAULT;
 			iov_iter_revert(to, n);
@@ -370,7 +372,7 @@ ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 			iov_iter_revert(to, n);
 			return done ?: -ECONNRESET;
 		}
-		done += n;
+		done += part;
 		if (done == len)
 			return done;
 	}

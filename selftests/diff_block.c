@@ -380,6 +380,39 @@ SCENARIO_ON(tcp, waitall_peek)
 	D(buf, n);
 }
 
+static void raise_sndbuf(struct ctx *c)
+{
+	int more = 8 << 20;
+
+	setsockopt(c->a, SOL_SOCKET, SO_SNDBUFFORCE, &more, sizeof(more));
+}
+
+/* A writer that sleeps for room gets some when its buffer becomes larger. */
+static void raised(struct ctx *c, int late)
+{
+	/* should it never come, which is then told */
+	struct timeval t = { .tv_sec = 10 * l5_slow() };
+
+	pair(c);
+	if (late)
+		R(setsockopt(c->a, SOL_SOCKET, SO_SNDBUF, &late, sizeof(late)));
+	V("filled", "%d", fill_up(c->a) > 0);
+	OK(setsockopt(c->a, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t)));
+	when_asleep(c, raise_sndbuf);
+	R(send(c->a, buf, 1000, 0));
+	P(c->a, POLLOUT);
+}
+
+SCENARIO(sndbuf_raised)
+{
+	raised(c, 0);
+}
+
+SCENARIO(sndbuf_raised_from_little)
+{
+	raised(c, 8192);
+}
+
 static void fin_b(struct ctx *c)
 {
 	close(c->a);

@@ -277,6 +277,73 @@ SCENARIO(write_after_close)
 	N(so_error(c->a));
 }
 
+/*
+ * More than any buffer holds, to a peer that is gone: no more is taken than
+ * such a buffer would hold, and the call after it says why.
+ */
+static void write_much(struct ctx *c, bool signals)
+{
+	const size_t len = 64 << 20;
+	char *much = calloc(1, len);
+	ssize_t n;
+
+	if (!much)
+		return V("memory", "none");
+	pair(c);
+	catch_signal(SIGPIPE, 0);
+	R(close(c->b));
+	P(c->a, POLLRDHUP);
+	settle(c);
+	n = send(c->a, much, len, signals ? 0 : MSG_NOSIGNAL);
+	V("something", "%d", n > 0);
+	V("everything", "%d", n == (ssize_t)len);
+	V("caught at first", "%d", (int)caught);
+	P(c->a, POLLHUP);
+	R(send(c->a, much, len, signals ? 0 : MSG_NOSIGNAL));
+	N(caught);
+	R(recv(c->a, buf, 9, 0));
+	N(so_error(c->a));
+	free(much);
+}
+
+SCENARIO(write_much_after_close)
+{
+	write_much(c, true);
+}
+
+SCENARIO(write_much_after_close_quietly)
+{
+	write_much(c, false);
+}
+
+/* The same in pieces, and by a call that would not wait. */
+SCENARIO(write_pieces_after_close)
+{
+	const size_t len = 64 << 20;
+	struct iovec v[8];
+	char *much = calloc(1, len);
+	ssize_t n;
+	int i;
+
+	if (!much)
+		return V("memory", "none");
+	for (i = 0; i < 8; i++)
+		v[i] = (struct iovec){ much + i * (len / 8), len / 8 };
+	pair(c);
+	OK(fcntl(c->a, F_SETFL, O_NONBLOCK));
+	catch_signal(SIGPIPE, 0);
+	R(close(c->b));
+	P(c->a, POLLRDHUP);
+	settle(c);
+	n = writev(c->a, v, 8);
+	V("something", "%d", n > 0);
+	V("everything", "%d", n == (ssize_t)len);
+	P(c->a, POLLHUP);
+	R(writev(c->a, v, 8));
+	N(caught);
+	free(much);
+}
+
 SCENARIO(write_nothing_after_close)
 {
 	int i;

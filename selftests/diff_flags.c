@@ -100,6 +100,57 @@ SCENARIO(trunc)
 	D(buf, n);
 }
 
+/* And with MSG_PEEK says how much there is, and touches nothing. */
+SCENARIO(peek_trunc)
+{
+	struct iovec v[2] = { { buf, 2 }, { buf + 8, 5 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+	int n;
+
+	pair(c);
+	OK(send(c->b, "abcdefghij", 10, 0));
+	await(c->a, 10);
+	memset(buf, '-', 16);
+	n = R(recv(c->a, buf, 4, MSG_PEEK | MSG_TRUNC));
+	D(buf, 5);
+	R(recvmsg(c->a, &m, MSG_PEEK | MSG_TRUNC));
+	N(m.msg_flags);
+	D(buf, 15);
+	R(recv(c->a, buf, 99, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT));
+	D(buf, 12);
+	/* With no buffer at all, and with memory that is none. */
+	R(recv(c->a, NULL, 4, MSG_PEEK | MSG_TRUNC));
+	R(recv(c->a, bad_pointer(), 4, MSG_PEEK | MSG_TRUNC));
+	memset(buf, '-', 16);
+	n = R(recv(c->a, buf, 99, 0));
+	D(buf, n);
+	R(recv(c->a, buf, 9, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT));
+	OK(shutdown(c->b, SHUT_WR));
+	P(c->a, POLLRDHUP);
+	R(recv(c->a, buf, 9, MSG_PEEK | MSG_TRUNC));
+}
+
+/* All that is asked for, a part of which has to be waited for. */
+static void send_more(struct ctx *c)
+{
+	send(c->b, "efgh", 4, 0);
+}
+
+SCENARIO_ON(tcp, peek_trunc_waits)
+{
+	int n;
+
+	pair(c);
+	OK(send(c->b, "abcd", 4, 0));
+	await(c->a, 4);
+	memset(buf, '-', 16);
+	when_asleep(c, send_more);
+	R(recv(c->a, buf, 8, MSG_PEEK | MSG_TRUNC | MSG_WAITALL));
+	D(buf, 9);
+	n = R(recv(c->a, buf, 8, MSG_WAITALL));
+	D(buf, n);
+}
+
 SCENARIO(more)
 {
 	int i, n;

@@ -320,6 +320,107 @@ SCENARIO(sendto_recvfrom)
 	R(recvfrom(c->b, buf, 99, MSG_DONTWAIT, (void *)&ss, bad_pointer()));
 }
 
+/* What is not, or cannot be, an address, and where it is written back. */
+SCENARIO(addresses)
+{
+	struct sockaddr_storage ss;
+	struct iovec v = { buf, 99 }, w = { "four", 4 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+	struct msghdr g = { .msg_iov = &w, .msg_iovlen = 1 };
+	struct mmsghdr mm = { .msg_hdr = m };
+	socklen_t len;
+	int n;
+
+	pair(c);
+	R(sendto(c->a, "zero", 4, 0, SA(&c->la), 0));
+	await(c->b, 4);
+	/* bytes taken or not, it says what is wrong */
+	len = -1;
+	R(recvfrom(c->b, buf, 2, MSG_DONTWAIT, (void *)&ss, &len));
+	N(len);
+	R(recvfrom(c->b, buf, 1, MSG_DONTWAIT, (void *)&ss, NULL));
+	n = R(recvfrom(c->b, buf, 99, MSG_DONTWAIT, NULL, &len));
+	D(buf, n);
+	N(len);
+	R(sendto(c->a, "one", 3, 0, SA(&c->la), -1));
+	R(sendto(c->a, "one", 3, 0, NULL, 5));
+	while (recv(c->b, buf, 99, MSG_DONTWAIT) > 0)
+		;
+	/* nothing is there, or the end: it is said in the same place */
+	len = 50;
+	R(recvfrom(c->b, buf, 9, MSG_DONTWAIT, (void *)&ss, &len));
+	N(len);
+	g.msg_name = SA(&c->la);
+	g.msg_namelen = c->la.len;
+	n = R(sendmsg(c->a, &g, 0));
+	if (n < 0)
+		OK(send(c->a, "four", 4, 0));
+	await(c->b, 4);
+	memset(&ss, 0x55, sizeof(ss));
+	m.msg_name = &ss;
+	m.msg_namelen = sizeof(ss);
+	m.msg_flags = 0x5555;
+	v.iov_len = 2;
+	n = R(recvmsg(c->b, &m, 0));
+	D(buf, n);
+	N(m.msg_namelen);
+	N(m.msg_flags);
+	N(ss.ss_family);
+	m.msg_namelen = -1;
+	R(recvmsg(c->b, &m, MSG_DONTWAIT));
+	m.msg_name = NULL;
+	m.msg_namelen = 77;
+	v.iov_len = 1;
+	R(recvmsg(c->b, &m, MSG_DONTWAIT));
+	N(m.msg_namelen);
+	mm.msg_hdr.msg_name = &ss;
+	mm.msg_hdr.msg_namelen = sizeof(ss);
+	R(recvmmsg(c->b, &mm, 1, MSG_DONTWAIT, NULL));
+	N(mm.msg_hdr.msg_namelen);
+	while (recv(c->b, buf, 99, MSG_DONTWAIT) > 0)
+		;
+	g.msg_namelen = -1;
+	R(sendmsg(c->a, &g, 0));
+	g.msg_namelen = 1000;
+	R(sendmsg(c->a, &g, 0));
+	g.msg_name = NULL;
+	R(sendmsg(c->a, &g, 0));
+	while (recv(c->b, buf, 99, MSG_DONTWAIT) > 0)
+		;
+	OK(shutdown(c->a, SHUT_WR));
+	P(c->b, POLLRDHUP);
+	len = 50;
+	R(recvfrom(c->b, buf, 9, 0, (void *)&ss, &len));
+	N(len);
+}
+
+/* One waits, and for an address. */
+static void send_to(struct ctx *c)
+{
+	if (is_unix(c))
+		send(c->a, "later", 5, 0);
+	else
+		sendto(c->a, "later", 5, 0, SA(&c->la), c->la.len);
+}
+
+SCENARIO(recvfrom_waits)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	int n;
+
+	pair(c);
+	when_asleep(c, send_to);
+	n = R(recvfrom(c->b, buf, 5, MSG_WAITALL, (void *)&ss, &len));
+	D(buf, n);
+	N(len);
+	when_asleep(c, send_to);
+	len = sizeof(ss);
+	n = R(recvfrom(c->b, buf, 9, 0, (void *)&ss, &len));
+	N(len);
+	V("some", "%d", n > 0);
+}
+
 SCENARIO(unconnected)
 {
 	int s = cl_socket(c, 0), l;

@@ -230,6 +230,36 @@ static ssize_t r_recvfrom(int fd, void *buf, size_t n)
 	return recvfrom(fd, buf, n, 0, (struct sockaddr *)&from, &len);
 }
 
+/* With a name, which a connected stream has no use for. */
+static ssize_t s_sendmsg_name(int fd, void *buf, size_t n)
+{
+	static struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = 1 };
+	MSG_OF(buf, n);
+
+	m.msg_name = &to;
+	m.msg_namelen = sizeof(to);
+	return sendmsg(fd, &m, 0);
+}
+
+static ssize_t s_sendto_name(int fd, void *buf, size_t n)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = 1 };
+
+	return sendto(fd, buf, n, 0, (struct sockaddr *)&to, sizeof(to));
+}
+
+static ssize_t r_recvmsg_name(int fd, void *buf, size_t n)
+{
+	struct sockaddr_storage from;
+	MSG_OF(buf, n);
+	ssize_t ret;
+
+	m.msg_name = &from;
+	m.msg_namelen = sizeof(from);
+	ret = recvmsg(fd, &m, 0);
+	return ret > 0 && (m.msg_flags || m.msg_namelen) ? -1 : ret;
+}
+
 static ssize_t r_recvmsg(int fd, void *buf, size_t n)
 {
 	MSG_OF(buf, n);
@@ -321,12 +351,14 @@ static const struct way senders[] = {
 	{ "raw write", s_raw }, { "raw sendmsg", s_raw_msg },
 	{ "sendfile", s_sendfile }, { "splice", s_splice },
 	{ "stdio", s_stdio }, { "io_uring", s_uring },
+	{ "sendto name", s_sendto_name }, { "sendmsg name", s_sendmsg_name },
 };
 
 static const struct way receivers[] = {
 	{ "read", r_read }, { "readv", r_readv }, { "preadv2", r_preadv2 },
 	{ "recv", r_recv }, { "waitall", r_waitall }, { "peek", r_peek },
 	{ "recvfrom", r_recvfrom }, { "recvmsg", r_recvmsg },
+	{ "recvmsg name", r_recvmsg_name },
 	{ "recvmsg control", r_recvmsg_control }, { "recvmmsg", r_recvmmsg },
 	{ "__read_chk", r_read_chk }, { "__recv_chk", r_recv_chk },
 	{ "__recvfrom_chk", r_recvfrom_chk }, { "raw read", r_raw },
@@ -515,6 +547,54 @@ static void *writes_late(void *arg)
 {
 	usleep(50000 * l5_slow());
 	return (void *)write(*(int *)arg, "late", 4);
+}
+
+/* Programs that give an address are mapped, and served, like any other. */
+SHIM_TEST(addresses)
+{
+	static const struct {
+		const struct way send, recv;
+	} ways[] = {
+		{ { "sendto", s_sendto_name }, { "recvfrom", r_recvfrom } },
+		{ { "sendmsg", s_sendmsg_name },
+		  { "recvmsg", r_recvmsg_name } },
+	};
+	struct sockaddr_storage ss, was;
+	int before = shim_maps(), a, b, i;
+	long long tx, rx;
+	socklen_t len;
+	unsigned int w;
+	char c[8];
+
+	for (w = 0; w < sizeof(ways) / sizeof(*ways); w++) {
+		ASSERT_TRUE(shim_pair(L5, &a, &b));
+		for (i = 0; i < 4 * SHIM_AFTER; i++) {
+			ASSERT_EQ(1, ways[w].send.move(a, "x", 1));
+			ASSERT_EQ(1, ways[w].recv.move(b, c, 1));
+			ASSERT_EQ(1, ways[w].send.move(b, "y", 1));
+			ASSERT_EQ(1, ways[w].recv.move(a, c, 1));
+		}
+		EXPECT_EQ(before + 2, shim_maps());
+		/* the kernel counts what it moves when it moves it */
+		tx = l5_stat("bytes_tx");
+		rx = l5_stat("bytes_rx");
+		for (i = 0; i < 100; i++) {
+			ASSERT_EQ(3, ways[w].send.move(a, "xyz", 3));
+			ASSERT_EQ(3, ways[w].recv.move(b, c, 8));
+		}
+		EXPECT_EQ(tx, l5_stat("bytes_tx"));
+		EXPECT_EQ(rx, l5_stat("bytes_rx"));
+		/* nothing but the length is written */
+		memset(&ss, 0x55, sizeof(ss));
+		was = ss;
+		len = 4;
+		ASSERT_EQ(1, write(a, "x", 1));
+		ASSERT_EQ(1, recvfrom(b, c, 8, 0, (void *)&ss, &len));
+		EXPECT_EQ(0, len);
+		EXPECT_EQ(0, memcmp(&ss, &was, sizeof(ss)));
+		close(a);
+		close(b);
+	}
 }
 
 SHIM_TEST(waits)

@@ -31,6 +31,11 @@
 	"a buffer that begins in memory and ends outside of it is SIGSEGV "\
 	"to the library, which copies; pointers to nowhere are EFAULT"
 
+#define SNDBUF_REASON							\
+	"a ring's size is fixed when the two ends meet: SO_SNDBUF set later "\
+	"says how much of it system calls use, and what is raised beyond it "\
+	"is no room for who waits"
+
 /* A plain end of a mixed pair answers as TCP does. */
 #define BOTH_ENDS	(V_RING | V_FORCED)
 #define BOTH_TCP	(BOTH_ENDS & ~V_UN)
@@ -94,6 +99,14 @@ const struct deviation deviations[] = {
 	  "length 4 * 0", "length 4 * 1", false, QUICKACK_REASON, D_ALWAYS },
 	{ "set_fresh", "then getsockopt fresh 6 12", ONE_END,
 	  "length 4 * 0", "length 4 * 1", true, QUICKACK_REASON, D_ALWAYS },
+	{ "sndbuf_raised", "send(c->a, buf, 1000, 0)", V_RING,
+	  "1000", "-1 EAGAIN", false, SNDBUF_REASON, D_ALWAYS },
+	{ "sndbuf_raised", "poll c->a", V_RING,
+	  "1 OUT|*", "0 ", false, SNDBUF_REASON, D_ALWAYS },
+	{ "sndbuf_raised_from_little", "send(c->a, buf, 1000, 0)", V_RING,
+	  "1000", "-1 EAGAIN", false, SNDBUF_REASON, D_FULL },
+	{ "sndbuf_raised_from_little", "poll c->a", V_RING,
+	  "1 OUT|*", "0 ", false, SNDBUF_REASON, D_FULL },
 	{ "bad_pointers", "send(c->a, e, 200, 0)", V_RING,
 	  "*", "end: killed by signal 11", false, EDGE_REASON, D_FULL },
 	{ "hole_far_inside", "it is partial or a fault", V_RING,

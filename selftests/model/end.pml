@@ -116,12 +116,11 @@ active proctype shut()
 	down = 1;
 #ifndef NO_LOCK
 	atomic { !lock -> lock = 1 };
-#endif
-	b_fin = 1;
-	!b_fin;
-#ifndef NO_LOCK
 	lock = 0;
 #endif
+	/* the bootstrap's FIN: nothing else tells the peer */
+	b_fin = 1;
+	!b_fin;
 	shut_done = 1
 }
 

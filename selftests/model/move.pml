@@ -172,7 +172,8 @@ proctype closer(byte me)
 #ifdef NO_END
 #define END_GOT	(end_got[me] || tcp[YOU]?[FIN])
 #else
-#define END_GOT	end_got[me]
+/* what TCP has before its FIN is read by then */
+#define END_GOT	(end_got[me] && tcp[YOU]?[FIN])
 #endif
 
 proctype reader(byte me)

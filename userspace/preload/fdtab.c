@@ -495,6 +495,15 @@ static bool plain_options(int fd, int status)
 	return lowat > 1 || status & O_ASYNC;
 }
 
+/* What it is until something else is said of it: the kernel knows names. */
+static unsigned int names(int fd)
+{
+	int domain = AF_UNIX;
+
+	get_int(fd, SOL_SOCKET, SO_DOMAIN, &domain);
+	return domain == AF_UNIX ? SOCK_NAMES : 0;
+}
+
 static bool by_rings(int transport)
 {
 	return transport == L5_TRANSPORT_SHM || transport == L5_TRANSPORT_RDMA;
@@ -589,7 +598,8 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 	s->side = FD_SIDE(word);
 	atomic_store(&s->refs, 1);
 	atomic_store(&s->error, 0);
-	atomic_store(&s->flags, status & O_NONBLOCK ? SOCK_NONBLOCKING : 0);
+	atomic_store(&s->flags, names(fd) |
+		     (status & O_NONBLOCK ? SOCK_NONBLOCKING : 0));
 	mapped(fd, s, word, transport);
 	if (!atomic_compare_exchange_strong(&e->word, &word, (uintptr_t)s)) {
 		/* another thread was first, and nobody has seen this one */

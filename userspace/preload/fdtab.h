@@ -78,6 +78,7 @@ struct fd_entry {
 enum {
 	SOCK_NONBLOCKING = 1,	/* O_NONBLOCK when last heard of */
 	SOCK_PLAIN = 2,		/* has an option that only system calls keep */
+	SOCK_NAMES = 4,		/* AF_UNIX: addresses mean something */
 };
 
 /**
@@ -85,7 +86,7 @@ enum {
  * @map: its rings
  * @stat: where its calls are counted, or NULL: nobody asked
  * @refs: words that point here
- * @flags: SOCK_NONBLOCKING, SOCK_PLAIN
+ * @flags: SOCK_NONBLOCKING, SOCK_PLAIN, SOCK_NAMES
  * @forks: what fd_forks is as long as it is this process's alone
  * @error: of a send that had moved something before, for the next one to tell
  * @side: which end of the connection it is; set before anyone finds it

@@ -13,8 +13,9 @@
  * full ring the system call has to be made: that is what arms EPOLLOUT.
  *
  * All that is rare goes to the kernel as it is: MSG_OOB, MSG_PEEK, MSG_TRUNC,
- * MSG_ERRQUEUE, control messages, addresses, no bytes at all, memory that is
- * none. (A buffer that is partly not there is a SIGSEGV and not EFAULT.) So is
+ * MSG_ERRQUEUE, control messages, no bytes at all, memory that is none, and on
+ * AF_UNIX addresses; those of a TCP connection mean nothing. (A buffer that is
+ * partly not there is a SIGSEGV and not EFAULT.) So is
  * what waits for a ring's lock word, since any process that shares the socket
  * may have written to it, and only the kernel's wait hears signals.
  *
@@ -95,6 +96,28 @@ static bool plain(const struct sock *s)
 	return l5_unlikely(atomic_load_explicit(&s->flags,
 						memory_order_relaxed) &
 			   SOCK_PLAIN);
+}
+
+/*
+ * An address that is asked for: of a connected stream TCP says that it has no
+ * bytes, and writes nothing else. @len is where, NULL if none is asked for.
+ */
+static bool unnamed(const struct sock *s, const socklen_t *len)
+{
+	return l5_likely(!len) ||
+	       (may_be_memory(len) && (int)*len >= 0 &&
+		!(atomic_load_explicit(&s->flags, memory_order_relaxed) &
+		  SOCK_NAMES));
+}
+
+/* One that is given: TCP overlooks it if it is one. @to is NULL for none. */
+static bool unaddressed(const struct sock *s, const void *to, socklen_t len)
+{
+	return l5_likely(!to) ||
+	       (may_be_memory(to) && (int)len >= 0 &&
+		len <= sizeof(struct sockaddr_storage) &&
+		!(atomic_load_explicit(&s->flags, memory_order_relaxed) &
+		  SOCK_NAMES));
 }
 
 /* Buffers that the kernel should see: none, too many, or no memory. */
@@ -273,7 +296,8 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 
 /* One buffer; TO_KERNEL if the descriptor is not ours, too. */
 static inline __attribute__((always_inline))
-ssize_t recv_one(int fd, void *buf, size_t len, int flags, struct pause *p)
+ssize_t recv_one(int fd, void *buf, size_t len, int flags,
+		 const socklen_t *name, struct pause *p)
 {
 	struct iovec iov = { buf, len };
 	struct sock *s = sock_use(fd);
@@ -282,7 +306,7 @@ ssize_t recv_one(int fd, void *buf, size_t len, int flags, struct pause *p)
 	if (l5_likely(!s))
 		return TO_KERNEL;
 	if (flags & ~RECV_FLAGS || !len || len > SSIZE_MAX ||
-	    !may_be_memory(buf)) {
+	    !may_be_memory(buf) || !unnamed(s, name)) {
 		stats_call(s->stat, fd, L5_STATS_IN, flags & ~RECV_FLAGS ?
 			   L5_STATS_FLAGS : L5_STATS_ODD);
 		sock_done();
@@ -292,7 +316,7 @@ ssize_t recv_one(int fd, void *buf, size_t len, int flags, struct pause *p)
 }
 
 static ssize_t recv_many(int fd, const struct iovec *iov, int n, int flags,
-			 struct pause *p)
+			 const socklen_t *name, struct pause *p)
 {
 	struct sock *s = sock_use(fd);
 	size_t len;
@@ -300,7 +324,8 @@ static ssize_t recv_many(int fd, const struct iovec *iov, int n, int flags,
 	p->slept = false;
 	if (l5_likely(!s))
 		return TO_KERNEL;
-	if (flags & ~RECV_FLAGS || odd_iov(iov, n, &len)) {
+	if (flags & ~RECV_FLAGS || odd_iov(iov, n, &len) ||
+	    !unnamed(s, name)) {
 		stats_call(s->stat, fd, L5_STATS_IN, flags & ~RECV_FLAGS ?
 			   L5_STATS_FLAGS : L5_STATS_ODD);
 		sock_done();
@@ -324,7 +349,7 @@ static ssize_t recv_many(int fd, const struct iovec *iov, int n, int flags,
 EXPORT ssize_t read(int fd, void *buf, size_t n)
 {
 	struct pause p;
-	ssize_t ret = recv_one(fd, buf, n, 0, &p);
+	ssize_t ret = recv_one(fd, buf, n, 0, NULL, &p);
 
 	THEN(ret, fd, &p, real.read(fd, buf, n));
 	return ret;
@@ -333,7 +358,7 @@ EXPORT ssize_t read(int fd, void *buf, size_t n)
 EXPORT ssize_t recv(int fd, void *buf, size_t n, int flags)
 {
 	struct pause p;
-	ssize_t ret = recv_one(fd, buf, n, flags, &p);
+	ssize_t ret = recv_one(fd, buf, n, flags, NULL, &p);
 
 	THEN(ret, fd, &p, real.recv(fd, buf, n, flags));
 	return ret;
@@ -343,10 +368,12 @@ EXPORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 			struct sockaddr *from, socklen_t *len)
 {
 	struct pause p = { .slept = false };
-	ssize_t ret = from ? TO_KERNEL : recv_one(fd, buf, n, flags, &p);
+	ssize_t ret = TO_KERNEL;
 
-	if (from)
-		stats_left(fd, L5_STATS_IN, L5_STATS_ADDRESS);
+	if (!from || len)
+		ret = recv_one(fd, buf, n, flags, from ? len : NULL, &p);
+	if (from && ret > 0)
+		*len = 0;
 	THEN(ret, fd, &p, real.recvfrom(fd, buf, n, flags, from, len));
 	return ret;
 }
@@ -354,7 +381,7 @@ EXPORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 EXPORT ssize_t readv(int fd, const struct iovec *iov, int n)
 {
 	struct pause p;
-	ssize_t ret = recv_many(fd, iov, n, 0, &p);
+	ssize_t ret = recv_many(fd, iov, n, 0, NULL, &p);
 
 	THEN(ret, fd, &p, real.readv(fd, iov, n));
 	return ret;
@@ -393,13 +420,16 @@ EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 			received(msg);
 		return ret;
 	}
-	simple = !msg->msg_controllen && !msg->msg_name;
+	simple = !msg->msg_controllen;
 	if (simple && msg->msg_iovlen <= IOV_MAX)
-		ret = recv_many(fd, msg->msg_iov, msg->msg_iovlen, flags, &p);
+		ret = recv_many(fd, msg->msg_iov, msg->msg_iovlen, flags,
+				msg->msg_name ? &msg->msg_namelen : NULL, &p);
 	else
 		stats_left(fd, L5_STATS_IN, L5_STATS_ADDRESS);
 	if (ret >= 0)
 		msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+	if (ret >= 0 && msg->msg_name)
+		msg->msg_namelen = 0;
 	THEN(ret, fd, &p, real.recvmsg(fd, msg, flags));
 	if (!simple && ret >= 0)
 		received(msg);
@@ -425,19 +455,16 @@ EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int n, int flags,
  */
 static void keep_error(int fd, int error)
 {
-	int domain = AF_UNIX;
-	socklen_t len = sizeof(domain);
 	struct sock *s;
 
 	if (error == EAGAIN || error == EINTR || error == EPIPE)
 		return;
-	if (syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain,
-		    &len) || domain == AF_UNIX)
-		return;
 	s = sock_look(fd);
 	if (!s)
 		return;
-	atomic_store(&s->error, error);
+	if (!(atomic_load_explicit(&s->flags, memory_order_relaxed) &
+	      SOCK_NAMES))
+		atomic_store(&s->error, error);
 	sock_done();
 }
 
@@ -541,7 +568,7 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 
 static inline __attribute__((always_inline))
 ssize_t send_one(int fd, const void *buf, size_t len, int flags,
-		 struct pause *p)
+		 const void *to, socklen_t tolen, struct pause *p)
 {
 	struct iovec iov = { (void *)buf, len };
 	struct sock *s = sock_use(fd);
@@ -550,7 +577,7 @@ ssize_t send_one(int fd, const void *buf, size_t len, int flags,
 	if (l5_likely(!s))
 		return TO_KERNEL;
 	if (flags & ~SEND_FLAGS || !len || len > SSIZE_MAX ||
-	    !may_be_memory(buf)) {
+	    !may_be_memory(buf) || !unaddressed(s, to, tolen)) {
 		stats_call(s->stat, fd, L5_STATS_OUT, flags & ~SEND_FLAGS ?
 			   L5_STATS_FLAGS : L5_STATS_ODD);
 		sock_done();
@@ -560,7 +587,7 @@ ssize_t send_one(int fd, const void *buf, size_t len, int flags,
 }
 
 static ssize_t send_many(int fd, const struct iovec *iov, int n, int flags,
-			 struct pause *p)
+			 const void *to, socklen_t tolen, struct pause *p)
 {
 	struct sock *s = sock_use(fd);
 	size_t len;
@@ -568,7 +595,8 @@ static ssize_t send_many(int fd, const struct iovec *iov, int n, int flags,
 	p->slept = false;
 	if (l5_likely(!s))
 		return TO_KERNEL;
-	if (flags & ~SEND_FLAGS || odd_iov(iov, n, &len)) {
+	if (flags & ~SEND_FLAGS || odd_iov(iov, n, &len) ||
+	    !unaddressed(s, to, tolen)) {
 		stats_call(s->stat, fd, L5_STATS_OUT, flags & ~SEND_FLAGS ?
 			   L5_STATS_FLAGS : L5_STATS_ODD);
 		sock_done();
@@ -580,7 +608,7 @@ static ssize_t send_many(int fd, const struct iovec *iov, int n, int flags,
 EXPORT ssize_t write(int fd, const void *buf, size_t n)
 {
 	struct pause p;
-	ssize_t ret = send_one(fd, buf, n, 0, &p);
+	ssize_t ret = send_one(fd, buf, n, 0, NULL, 0, &p);
 
 	THEN(ret, fd, &p, real.write(fd, buf, n));
 	return ret;
@@ -589,7 +617,7 @@ EXPORT ssize_t write(int fd, const void *buf, size_t n)
 EXPORT ssize_t send(int fd, const void *buf, size_t n, int flags)
 {
 	struct pause p;
-	ssize_t ret = send_one(fd, buf, n, flags, &p);
+	ssize_t ret = send_one(fd, buf, n, flags, NULL, 0, &p);
 
 	THEN(ret, fd, &p, real.send(fd, buf, n, flags));
 	return ret;
@@ -598,11 +626,9 @@ EXPORT ssize_t send(int fd, const void *buf, size_t n, int flags)
 EXPORT ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 		      const struct sockaddr *to, socklen_t len)
 {
-	struct pause p = { .slept = false };
-	ssize_t ret = to ? TO_KERNEL : send_one(fd, buf, n, flags, &p);
+	struct pause p;
+	ssize_t ret = send_one(fd, buf, n, flags, to, len, &p);
 
-	if (to)
-		stats_left(fd, L5_STATS_OUT, L5_STATS_ADDRESS);
 	THEN(ret, fd, &p, real.sendto(fd, buf, n, flags, to, len));
 	return ret;
 }
@@ -610,7 +636,7 @@ EXPORT ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 EXPORT ssize_t writev(int fd, const struct iovec *iov, int n)
 {
 	struct pause p;
-	ssize_t ret = send_many(fd, iov, n, 0, &p);
+	ssize_t ret = send_many(fd, iov, n, 0, NULL, 0, &p);
 
 	THEN(ret, fd, &p, real.writev(fd, iov, n));
 	return ret;
@@ -644,11 +670,11 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 		if (msg->msg_controllen >= sizeof(struct cmsghdr) &&
 		    may_be_memory(msg->msg_control))
 			passed(msg);
-		else if (!msg->msg_controllen && !msg->msg_name &&
-			 msg->msg_iovlen <= IOV_MAX)
+		else if (!msg->msg_controllen && msg->msg_iovlen <= IOV_MAX)
 			ret = send_many(fd, msg->msg_iov, msg->msg_iovlen,
-					flags, &p);
-		if (msg->msg_controllen || msg->msg_name)
+					flags, msg->msg_name, msg->msg_namelen,
+					&p);
+		if (msg->msg_controllen)
 			stats_left(fd, L5_STATS_OUT, L5_STATS_ADDRESS);
 	}
 	THEN(ret, fd, &p, real.sendmsg(fd, msg, flags));
@@ -680,7 +706,7 @@ EXPORT ssize_t preadv64v2(int fd, const struct iovec *iov, int n, off64_t off,
 	ssize_t ret = TO_KERNEL;
 
 	if (off == -1 && !flags)
-		ret = recv_many(fd, iov, n, 0, &p);
+		ret = recv_many(fd, iov, n, 0, NULL, &p);
 	THEN(ret, fd, &p, real.preadv64v2(fd, iov, n, off, flags));
 	return ret;
 }
@@ -692,7 +718,7 @@ EXPORT ssize_t pwritev64v2(int fd, const struct iovec *iov, int n, off64_t off,
 	ssize_t ret = TO_KERNEL;
 
 	if (off == -1 && !flags)
-		ret = send_many(fd, iov, n, 0, &p);
+		ret = send_many(fd, iov, n, 0, NULL, 0, &p);
 	THEN(ret, fd, &p, real.pwritev64v2(fd, iov, n, off, flags));
 	return ret;
 }
