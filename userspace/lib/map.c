@@ -465,35 +465,6 @@ struct l5_guard {
 	uintptr_t frame;
 };
 
-/*
- * What a signal leaves on the stack is more than this, a few calls are less.
- * Under ThreadSanitizer a handler is a call.
- */
-#define L5_FRAME_NEAR	(L5_MAP_FLAT ? 0 : 1024)
-
-/*
- * Is a frame of this stack further up than the present one, so that its call is
- * still going on? A handler on a stack of its own cannot tell by addresses, but
- * who is on none knows that it has left that one.
- */
-static bool l5_frame_live(uintptr_t frame, uintptr_t now)
-{
-	stack_t ss;
-
-	if (syscall(SYS_sigaltstack, NULL, &ss) == 0 &&
-	    !(ss.ss_flags & SS_DISABLE)) {
-		bool there = frame - (uintptr_t)ss.ss_sp < ss.ss_size;
-
-		if (ss.ss_flags & SS_ONSTACK) {
-			if (!there)
-				return true;
-		} else if (there) {
-			return false;
-		}
-	}
-	return frame > now + L5_FRAME_NEAR;
-}
-
 /* Note it in the stack of what handlers came upon: NULL if that is full. */
 static struct l5_held *l5_hold_more(uint64_t key, uintptr_t frame)
 {
@@ -520,7 +491,7 @@ static void l5_held_purge(uintptr_t frame)
 		struct l5_held *h = &l5_held.more[i];
 
 		if (h->key && !(h->frame & 1) &&
-		    !l5_frame_live(h->frame, frame))
+		    l5_frame_over(h->frame, frame))
 			h->key = 0;
 		if (h->key)
 			n = i + 1;
@@ -534,7 +505,7 @@ static struct l5_held *l5_hold(uint64_t key, uintptr_t frame)
 	struct l5_held *now = &l5_held.now;
 
 	if (l5_unlikely(now->key) &&
-	    !l5_frame_live(now->frame & ~1ul, frame)) {
+	    l5_frame_over(now->frame & ~1ul, frame)) {
 		/* its call was left, and may have left the word taken */
 		if (!(now->frame & 1) || l5_hold_more(now->key, now->frame))
 			now->key = 0;
@@ -573,7 +544,7 @@ static int l5_held_says(struct l5_held *h, const struct l5_guard *g)
 {
 	if (h == g->held || h->key != g->held->key)
 		return 0;
-	if (l5_frame_live(h->frame & ~1ul, g->frame))
+	if (!l5_frame_over(h->frame & ~1ul, g->frame))
 		return L5_TRY_NESTED;
 	if (!(h->frame & 1))
 		return 0;

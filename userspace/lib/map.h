@@ -263,11 +263,11 @@ static inline bool l5_map_mine(const struct l5_map *m)
 }
 
 /*
- * What lock words this thread holds, so that one who finds a word taken can
+ * What lock words this thread holds, so that one that finds a word taken can
  * tell whether it waits for itself: a signal handler that interrupted its own
- * thread, or a thread that was taken out of the middle by siglongjmp(). Which
- * of the two, the stack says: who was interrupted is further up. Only looked at
- * when a word is taken.
+ * thread, or a thread that was taken out of the middle by siglongjmp(). It is
+ * the latter if the frame that held the word lies where a present one is, see
+ * l5_frame_over(). Only looked at when a word is taken.
  */
 struct l5_held {
 	uint64_t key;		/* 0: nothing */
@@ -298,6 +298,20 @@ static inline __attribute__((always_inline)) uintptr_t l5_frame(void)
 #else
 	return (uintptr_t)__builtin_frame_address(0) & ~1ul;
 #endif
+}
+
+/*
+ * Is a call over that had its stack pointer at @frame, as seen by one that has
+ * its own at @now and goes on further down? It is if its frame lies within that
+ * part of the stack, for no two that are alive overlap. If it does not, nothing
+ * is known: a handler may run on any stack at all, and what is further up may
+ * be another one. Whoever concludes from addresses that a frame is dead while
+ * it lives takes its lock word away in the middle of a copy.
+ */
+static inline __attribute__((always_inline))
+bool l5_frame_over(uintptr_t frame, uintptr_t now)
+{
+	return frame <= now && frame >= l5_frame();
 }
 
 #define l5_signal_fence()	__atomic_signal_fence(__ATOMIC_SEQ_CST)
