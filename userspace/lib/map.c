@@ -37,6 +37,9 @@
 __thread struct l5_held_all l5_held
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
+__thread uint64_t l5_signals
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
 /* Before the first map nothing is anybody's. */
 static const uint32_t l5_map_nolife;
 const uint32_t *l5_map_life = &l5_map_nolife;
@@ -1214,7 +1217,7 @@ static void l5_adapt_learn(struct l5_adapt *a, uint64_t waited)
 }
 
 static bool l5_spin_for(bool (*ready)(const void *arg), const void *arg,
-			uint64_t start, uint64_t ns)
+			uint64_t start, uint64_t ns, uint64_t seen)
 {
 	int i;
 
@@ -1224,7 +1227,7 @@ static bool l5_spin_for(bool (*ready)(const void *arg), const void *arg,
 				return true;
 			l5_pause();
 		}
-	} while (l5_map_now() - start < ns);
+	} while (l5_no_signal(seen) && l5_map_now() - start < ns);
 	return false;
 }
 
@@ -1236,7 +1239,7 @@ static bool l5_spin_for(bool (*ready)(const void *arg), const void *arg,
  */
 bool l5_adapt_slow_for(struct l5_adapt *a, bool (*ready)(const void *arg),
 		       const void *arg, uint32_t polls, uint64_t *start,
-		       uint64_t ns)
+		       uint64_t ns, uint64_t seen)
 {
 	uint32_t win = l5_load(&a->win), turn = l5_load(&a->turn) + 1;
 	int yields = l5_load(&a->yields), n;
@@ -1246,13 +1249,13 @@ bool l5_adapt_slow_for(struct l5_adapt *a, bool (*ready)(const void *arg),
 	l5_store(&a->turn, turn);
 	from = l5_map_now();
 	*start = from;
-	if (!win)
+	if (!win || !l5_no_signal(seen))
 		return false;
 	if (spin_us > 0) {
 		spin = spin_us * 1000ull;
-		if (l5_spin_for(ready, arg, from, spin < ns ? spin : ns))
+		if (l5_spin_for(ready, arg, from, spin < ns ? spin : ns, seen))
 			return true;
-		if (spin >= ns)
+		if (spin >= ns || !l5_no_signal(seen))
 			return false;
 	} else if (spin_us < 0 && polls < l5_map_polls &&
 		   !(turn & (L5_TURNS - 1))) {
@@ -1279,16 +1282,17 @@ bool l5_adapt_slow_for(struct l5_adapt *a, bool (*ready)(const void *arg),
 				l5_store(&a->polls, polls / 2);
 			return true;
 		}
-		if (now - from >= ns)
+		if (now - from >= ns || !l5_no_signal(seen))
 			break;
 	}
 	return false;
 }
 
 bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
-		   const void *arg, uint32_t polls, uint64_t *start)
+		   const void *arg, uint32_t polls, uint64_t *start,
+		   uint64_t seen)
 {
-	return l5_adapt_slow_for(a, ready, arg, polls, start, UINT64_MAX);
+	return l5_adapt_slow_for(a, ready, arg, polls, start, UINT64_MAX, seen);
 }
 
 void l5_adapt_woke(struct l5_adapt *a, uint64_t start)

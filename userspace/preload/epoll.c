@@ -1128,7 +1128,8 @@ static int try_hot(struct ep *ep, const struct wait *w, bool *ask,
 		ns = now - begun < ns ? ns - (now - begun) : 0;
 	if (!n && !*ask && ns && atomic_load(&ep->hots)) {
 		*start = now;
-		if (l5_adapt_wait_for(&ep->adapt, hot_ready, ep, start, ns)) {
+		if (l5_adapt_wait_for(&ep->adapt, hot_ready, ep, start, ns,
+				      l5_signals)) {
 			now = l5_map_now();
 			/* nor is who always has to wait to starve others */
 			if (now - ep->asked >= ep->ask)

@@ -183,7 +183,7 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 			}
 			break;
 		}
-		if (!l5_map_wait_rx(s->map, &p->start)) {
+		if (!l5_map_wait_rx(s->map, &p->start, l5_signals)) {
 			p->slept = true;
 			break;
 		}
@@ -416,7 +416,7 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 				break;
 		} else if (ret != L5_TRY_AGAIN || dontwait) {
 			break;
-		} else if (!l5_map_wait_tx(s->map, &p->start)) {
+		} else if (!l5_map_wait_tx(s->map, &p->start, l5_signals)) {
 			p->slept = true;
 			break;
 		} else if (++fruitless == L5_FRUITLESS) {
