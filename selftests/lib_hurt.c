@@ -184,7 +184,7 @@ enum { STACK = 65536 };
 
 /* linux/signal.h does not go with signal.h */
 #ifndef SS_AUTODISARM
-#define SS_AUTODISARM	(1U << 31)
+#define SS_AUTODISARM	0x80000000U
 #endif
 
 static void fault_init(struct l5_map *m, bool rx, bool jump, enum stack where,

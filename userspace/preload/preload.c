@@ -38,6 +38,7 @@
 #include "policy.h"
 #include "real.h"
 #include "say.h"
+#include "signal.h"
 #endif
 
 /* A 32-bit libc translates times in getsockopt(), which we would bypass. */
@@ -172,6 +173,7 @@ __attribute__((constructor)) static void start(void)
 		family = loaded;
 #ifdef L5_FULL
 	real_find();
+	sig_start();
 	ep_start(env_number(L5_ENV_ASK, NUMBER_MAX));
 	fd_start(map_after(), env_number(L5_ENV_MAPS, NUMBER_MAX));
 #endif
