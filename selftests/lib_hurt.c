@@ -157,7 +157,6 @@ static struct {
 	struct l5_map *m;
 	bool rx;
 	bool jump;
-	bool other_stack;
 	void *page;
 	ssize_t nested;
 	sigjmp_buf env;
@@ -175,17 +174,32 @@ static void on_fault(int sig)
 	mprotect(fault.page, 4096, PROT_READ | PROT_WRITE);
 }
 
-static void fault_init(struct l5_map *m, bool rx, bool jump, bool other_stack)
+/*
+ * Where the handler runs; ABOVE is further up than what it interrupts, and the
+ * kernel does not say to it that it is an alternate stack.
+ */
+enum stack { SAME, OTHER, ABOVE, STACKS };
+
+enum { STACK = 65536 };
+
+/* linux/signal.h does not go with signal.h */
+#ifndef SS_AUTODISARM
+#define SS_AUTODISARM	0x80000000U
+#endif
+
+static void fault_init(struct l5_map *m, bool rx, bool jump, enum stack where,
+		       uint8_t *above)
 {
-	static uint8_t stack[65536];
+	static uint8_t stack[STACK];
 	const stack_t ss = {
-		.ss_sp = stack,
-		.ss_size = sizeof(stack),
-		.ss_flags = other_stack ? 0 : SS_DISABLE,
+		.ss_sp = where == ABOVE ? above : stack,
+		.ss_size = STACK,
+		.ss_flags = where == SAME ? SS_DISABLE :
+			    where == ABOVE ? SS_AUTODISARM : 0,
 	};
 	const struct sigaction sa = {
 		.sa_handler = on_fault,
-		.sa_flags = SA_NODEFER | (other_stack ? SA_ONSTACK : 0),
+		.sa_flags = SA_NODEFER | (where != SAME ? SA_ONSTACK : 0),
 	};
 
 	sigaltstack(&ss, NULL);
@@ -202,23 +216,24 @@ static void fault_init(struct l5_map *m, bool rx, bool jump, bool other_stack)
 
 TEST_F(rings, handler_returns)
 {
+	uint8_t above[STACK];
 	char buf[1000];
 	int other;
 
 	if (getenv("L5_VALGRIND"))
 		SKIP(return, "those faults are meant to be");
-	for (other = 0; other < 2; other++) {
-		fault_init(self->a, false, false, other);
+	for (other = 0; other < STACKS; other++) {
+		fault_init(self->a, false, false, other, above);
 		EXPECT_EQ(600, l5_map_send1(self->a, -1, fault.page, 600));
 		EXPECT_EQ(L5_TRY_NESTED, fault.nested);
-		fault_init(self->a, false, false, other);
+		fault_init(self->a, false, false, other, above);
 		EXPECT_EQ(60, l5_map_send1(self->a, -1, fault.page, 60));
 		EXPECT_EQ(L5_TRY_NESTED, fault.nested);
-		fault_init(self->b, true, false, other);
+		fault_init(self->b, true, false, other, above);
 		EXPECT_EQ(660, l5_map_recv1(self->b, -1, fault.page, 1000));
 		EXPECT_EQ(L5_TRY_NESTED, fault.nested);
 		/* the other direction is free */
-		fault_init(self->b, false, false, other);
+		fault_init(self->b, false, false, other, above);
 		ASSERT_EQ(60, l5_map_send1(self->a, -1, buf, 60));
 		EXPECT_EQ(60, l5_map_recv1(self->b, -1, fault.page, 60));
 		EXPECT_EQ(6, fault.nested);
@@ -230,13 +245,14 @@ TEST_F(rings, handler_returns)
 TEST_F(rings, handler_jumps)
 {
 	volatile int other, i;
+	uint8_t above[STACK];
 	char buf[1000];
 
 	if (getenv("L5_VALGRIND"))
 		SKIP(return, "those faults are meant to be");
-	for (other = 0; other < 2; other++) {
+	for (other = 0; other < STACKS; other++) {
 		for (i = 0; i < 20; i++) {
-			fault_init(self->a, false, true, other);
+			fault_init(self->a, false, true, other, above);
 			if (!sigsetjmp(fault.env, 1)) {
 				l5_map_send1(self->a, -1, fault.page,
 					     i & 1 ? 600 : 60);
@@ -247,7 +263,7 @@ TEST_F(rings, handler_jumps)
 			ASSERT_EQ(5, l5_map_send1(self->a, -1, "after", 5));
 			EXPECT_EQ(0, self->k->ctrl[0]->tx_lock);
 
-			fault_init(self->b, true, true, other);
+			fault_init(self->b, true, true, other, above);
 			if (!sigsetjmp(fault.env, 1)) {
 				l5_map_recv1(self->b, -1, fault.page, 5);
 				ASSERT_TRUE(false);

@@ -545,7 +545,7 @@ TEST(adapt)
 	l5_adapt_woke(&m->rx_adapt, l5_map_now() - 150000);
 	getrusage(RUSAGE_THREAD, &r0);
 	for (i = 0; i < 1000; i++) {
-		EXPECT_FALSE(l5_map_wait_rx(m, &start));
+		EXPECT_FALSE(l5_map_wait_rx(m, &start, l5_signals));
 		l5_map_woke_rx(m, start - 10000000);
 	}
 	getrusage(RUSAGE_THREAD, &r1);
@@ -558,7 +558,7 @@ TEST(adapt)
 	/* told to spin it does */
 	l5_adapt_set(&m->rx_adapt, 2000, 0);
 	start = l5_map_now();
-	EXPECT_FALSE(l5_map_wait_rx(m, &start));
+	EXPECT_FALSE(l5_map_wait_rx(m, &start, l5_signals));
 	EXPECT_LE(2000000, l5_map_now() - start);
 	l5_native_unmap(m);
 	l5_native_free(k);

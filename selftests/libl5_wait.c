@@ -198,4 +198,137 @@ TEST_F(lib, told_to_spin)
 	EXPECT_LE(50000, us);
 }
 
+/*
+ * A signal that comes while a call looks: the library does not hear of it, but
+ * from the handler. The looks are so long that it comes within them.
+ */
+enum call {
+	CALL_RECV, CALL_RECVV, CALL_RECV_ALL, CALL_PEEK, CALL_WAIT,
+	CALL_WAIT_ANY, CALL_SEND, CALL_RESERVE, CALLS,
+};
+
+static const char *const call_name[CALLS] = {
+	"l5_recv", "l5_recvv", "l5_recv of all", "l5_peek", "l5_wait",
+	"l5_wait_any", "l5_send", "l5_reserve",
+};
+
+/**
+ * struct waiter - a thread in a call
+ * @call: which
+ * @c: of what
+ * @ready: 1 it is about to call, 2 it is back
+ * @ret: what it said
+ * @error: likewise
+ */
+struct waiter {
+	enum call call;
+	struct l5_conn *c;
+	int ready;
+	ssize_t ret;
+	int error;
+};
+
+static int handled;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	l5_interrupt();
+	__atomic_add_fetch(&handled, 1, __ATOMIC_SEQ_CST);
+}
+
+static void *waiter_run(void *arg)
+{
+	struct waiter *w = arg;
+	struct l5_event e[2] = { { w->c, POLLIN, 0 }, { w->c, POLLIN, 0 } };
+	char buf[16];
+	struct iovec v = { buf, sizeof(buf) };
+	const void *p;
+	void *q;
+
+	__atomic_store_n(&w->ready, 1, __ATOMIC_SEQ_CST);
+	switch (w->call) {
+	case CALL_RECV:
+		w->ret = l5_recv(w->c, buf, sizeof(buf), 0);
+		break;
+	case CALL_RECVV:
+		w->ret = l5_recvv(w->c, &v, 1, 0);
+		break;
+	case CALL_RECV_ALL:
+		w->ret = l5_recv(w->c, buf, sizeof(buf), MSG_WAITALL);
+		break;
+	case CALL_PEEK:
+		w->ret = l5_peek(w->c, &p, 0);
+		break;
+	case CALL_WAIT:
+		w->ret = l5_wait(w->c, POLLIN, -1);
+		break;
+	case CALL_WAIT_ANY:
+		w->ret = l5_wait_any(e, 2, LONG_MS);
+		break;
+	case CALL_SEND:
+		w->ret = l5_send(w->c, buf, sizeof(buf), 0);
+		break;
+	default:
+		w->ret = l5_reserve(w->c, &q, sizeof(buf), 0);
+	}
+	w->error = w->ret < 0 ? errno : 0;
+	__atomic_store_n(&w->ready, 2, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+static bool wait_value(int *word, int value)
+{
+	int64_t end = l5_now_ms() + 30000;
+
+	while (__atomic_load_n(word, __ATOMIC_SEQ_CST) < value) {
+		if (l5_now_ms() > end)
+			return false;
+		usleep(2000);
+	}
+	return true;
+}
+
+TEST_F_TIMEOUT(lib, interrupt, 300)
+{
+	const struct sigaction sa = { .sa_handler = on_signal };
+	static char some[4096];
+	struct waiter w;
+	pthread_t t;
+
+	sigaction(SIGUSR1, &sa, NULL);
+	/* it is of the call that was interrupted alone */
+	l5_interrupt();
+	ASSERT_EQ(1, l5_send(self->s, "x", 1, 0));
+	ASSERT_EQ(1, l5_recv(self->c, some, 1, 0));
+	l5_set_wait(self->c, 5000000, 0);
+	for (w.call = 0; w.call < CALLS; w.call++) {
+		if (w.call == CALL_SEND) {
+			while (l5_send(self->c, some, sizeof(some),
+				       MSG_DONTWAIT) > 0)
+				;
+			while (l5_send(self->c, some, 1, MSG_DONTWAIT) > 0)
+				;
+		}
+		w.c = self->c;
+		w.ready = 0;
+		handled = 0;
+		ASSERT_EQ(0, pthread_create(&t, NULL, waiter_run, &w));
+		ASSERT_TRUE(wait_value(&w.ready, 1));
+		usleep(100000);
+		pthread_kill(t, SIGUSR1);
+		ASSERT_TRUE(wait_value(&handled, 1))
+			TH_LOG("%s: %zd, %d", call_name[w.call], w.ret,
+			       w.error);
+		EXPECT_TRUE(wait_value(&w.ready, 2))
+			TH_LOG("%s hung", call_name[w.call]);
+		if (w.ready < 2)
+			_exit(KSFT_FAIL);
+		pthread_join(t, NULL);
+		EXPECT_EQ(-1, w.ret);
+		EXPECT_EQ(EINTR, w.error)
+			TH_LOG("%s", call_name[w.call]);
+	}
+}
+
 TEST_HARNESS_MAIN

@@ -571,6 +571,21 @@ static bool conn_low(const struct l5_conn *c)
 	return low > 1;
 }
 
+/* Was l5_interrupt() called since? Then there is nothing to sleep for. */
+static bool interrupted(uint64_t seen)
+{
+	if (!l5_signal_ends(seen, l5_signals))
+		return false;
+	errno = EINTR;
+	return true;
+}
+
+/* A handler may run on a small stack, and interrupt any of these functions. */
+void l5_interrupt(void)
+{
+	l5_signal_came(true);
+}
+
 /*
  * As one system call: all of it, or what went before an error. That is for the
  * next call to tell, so once something went no system call is made that might
@@ -579,7 +594,7 @@ static bool conn_low(const struct l5_conn *c)
 static ssize_t conn_send(struct l5_conn *c, struct l5_map *m, struct at *at,
 			 int flags)
 {
-	uint64_t start = 0, end = 0;
+	uint64_t start = 0, end = 0, seen = l5_signals;
 	size_t done = 0, span;
 	int fruitless = 0;
 	bool slept;
@@ -601,9 +616,11 @@ static ssize_t conn_send(struct l5_conn *c, struct l5_map *m, struct at *at,
 		if (n != L5_TRY_ASK && conn_nonblock(c, flags)) {
 			flags |= MSG_DONTWAIT;
 		} else if (n == L5_TRY_AGAIN) {
-			slept = !l5_map_wait_tx(m, &start);
+			slept = !l5_map_wait_tx(m, &start, seen);
 			if (!slept && ++fruitless < L5_FRUITLESS)
 				continue;
+			if (interrupted(seen))
+				return done ? (ssize_t)done : -1;
 		}
 		if (done && n == L5_TRY_BUSY) {
 			if (conn_lock_sleep(c, POLLOUT, &end))
@@ -634,7 +651,7 @@ static ssize_t conn_send(struct l5_conn *c, struct l5_map *m, struct at *at,
 static ssize_t conn_recv(struct l5_conn *c, struct l5_map *m, struct at *at,
 			 int flags)
 {
-	uint64_t start = 0, end = 0;
+	uint64_t start = 0, end = 0, seen = l5_signals;
 	size_t done = 0, span;
 	int fruitless = 0;
 	bool slept;
@@ -659,9 +676,11 @@ static ssize_t conn_recv(struct l5_conn *c, struct l5_map *m, struct at *at,
 			if (conn_nonblock(c, flags))
 				return done ? (ssize_t)done :
 					      try_failed(L5_TRY_AGAIN);
-			slept = !l5_map_wait_rx(m, &start);
+			slept = !l5_map_wait_rx(m, &start, seen);
 			if (!slept && ++fruitless < L5_FRUITLESS)
 				continue;
+			if (interrupted(seen))
+				return done ? (ssize_t)done : -1;
 		}
 		if (n == L5_TRY_BUSY && conn_nonblock(c, flags)) {
 			if (done)
@@ -746,9 +765,9 @@ ssize_t l5_send(struct l5_conn *c, const void *buf, size_t len, int flags)
 ssize_t l5_recv(struct l5_conn *c, void *buf, size_t len, int flags)
 {
 	struct iovec v = { .iov_base = buf, .iov_len = io_max(len) };
+	uint64_t start, seen = l5_signals;
 	struct l5_map *m = conn_map(c);
 	int fruitless = 0;
-	uint64_t start;
 	bool slept;
 	ssize_t n;
 
@@ -762,9 +781,11 @@ ssize_t l5_recv(struct l5_conn *c, void *buf, size_t len, int flags)
 			break;
 		if (conn_nonblock(c, flags))
 			return try_failed(n);
-		slept = !l5_map_wait_rx(m, &start);
+		slept = !l5_map_wait_rx(m, &start, seen);
 		if (!slept && ++fruitless < L5_FRUITLESS)
 			continue;
+		if (interrupted(seen))
+			return -1;
 		n = syscall(SYS_recvfrom, c->fd, buf, len, flags, NULL, NULL);
 		if (slept && n > 0)
 			l5_map_woke_rx(m, start);
@@ -808,7 +829,7 @@ static void kept_end(struct l5_kept *k)
 
 ssize_t l5_reserve(struct l5_conn *c, void **p, size_t len, int flags)
 {
-	uint64_t start, end = 0;
+	uint64_t start, end = 0, seen = l5_signals;
 	int fruitless = 0, err;
 	struct l5_map *m;
 	bool slept;
@@ -839,9 +860,11 @@ again:
 				return -1;
 			continue;
 		}
-		slept = !l5_map_wait_tx(m, &start);
+		slept = !l5_map_wait_tx(m, &start, seen);
 		if (!slept && ++fruitless < L5_FRUITLESS)
 			continue;
+		if (interrupted(seen))
+			return -1;
 		err = conn_sleep(c, POLLOUT, slept ? start : 0, &end);
 		if (slept)
 			l5_map_woke_tx(m, start);
@@ -892,7 +915,7 @@ ssize_t l5_commit(struct l5_conn *c, size_t len)
 
 ssize_t l5_peek(struct l5_conn *c, const void **p, int flags)
 {
-	uint64_t start, end = 0;
+	uint64_t start, end = 0, seen = l5_signals;
 	int fruitless = 0, err;
 	struct l5_map *m;
 	bool slept;
@@ -922,9 +945,11 @@ again:
 				return -1;
 			continue;
 		}
-		slept = !l5_map_wait_rx(m, &start);
+		slept = !l5_map_wait_rx(m, &start, seen);
 		if (!slept && ++fruitless < L5_FRUITLESS)
 			continue;
+		if (interrupted(seen))
+			return -1;
 		err = conn_sleep(c, POLLIN, slept ? start : 0, &end);
 		if (slept)
 			l5_map_woke_rx(m, start);
@@ -1253,7 +1278,7 @@ int l5_wait_any(struct l5_event *e, int n, int timeout)
 {
 	uint64_t ns = timeout < 0 ? UINT64_MAX : timeout * 1000000ull;
 	struct set s = { .e = e, .n = n };
-	uint64_t start = 0, gone;
+	uint64_t start = 0, gone, seen = l5_signals;
 	struct l5_adapt *a;
 	struct timespec t;
 	int got;
@@ -1267,12 +1292,14 @@ int l5_wait_any(struct l5_event *e, int n, int timeout)
 	if (got || !timeout)
 		return got;
 	a = s.adapt;
-	if (a && l5_adapt_wait_for(a, set_ready, &s, &start, ns)) {
+	if (a && l5_adapt_wait_for(a, set_ready, &s, &start, ns, seen)) {
 		got = set_look(&s);
 		if (got)
 			return got;
 		a = NULL;
 	}
+	if (interrupted(seen))
+		return -1;
 	/* what was waited already is part of the time */
 	gone = timeout > 0 && start ? l5_map_now() - start : 0;
 	ns = gone < ns ? ns - gone : 0;

@@ -273,6 +273,20 @@ int l5_wait(struct l5_conn *c, short events, int timeout);
 int l5_wait_any(struct l5_event *e, int n, int timeout);
 
 /**
+ * l5_interrupt() - end the wait of the call that a signal interrupted
+ *
+ * For a signal handler. A call of this library that waits looks at the rings
+ * before it sleeps in the kernel, and the library hears of no signals there.
+ * After this the call that the handler interrupted, if it has nothing to
+ * return, returns -1 with EINTR instead of sleeping; one that returns anyway is
+ * not affected, nor is a later one. A call that slept is for the kernel to end,
+ * as it does if the handler was set without SA_RESTART.
+ *
+ * Async-signal-safe; leaves errno as it was.
+ */
+void l5_interrupt(void);
+
+/**
  * l5_mailbox_open() - map the mailbox of a listening socket
  * @fd: the socket, of AF_L5 and TCP; it may be closed afterwards
  *

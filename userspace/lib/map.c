@@ -37,6 +37,9 @@
 __thread struct l5_held_all l5_held
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
+__thread uint64_t l5_signals
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
 /* Before the first map nothing is anybody's. */
 static const uint32_t l5_map_nolife;
 const uint32_t *l5_map_life = &l5_map_nolife;
@@ -465,35 +468,6 @@ struct l5_guard {
 	uintptr_t frame;
 };
 
-/*
- * What a signal leaves on the stack is more than this, a few calls are less.
- * Under ThreadSanitizer a handler is a call.
- */
-#define L5_FRAME_NEAR	(L5_MAP_FLAT ? 0 : 1024)
-
-/*
- * Is a frame of this stack further up than the present one, so that its call is
- * still going on? A handler on a stack of its own cannot tell by addresses, but
- * who is on none knows that it has left that one.
- */
-static bool l5_frame_live(uintptr_t frame, uintptr_t now)
-{
-	stack_t ss;
-
-	if (syscall(SYS_sigaltstack, NULL, &ss) == 0 &&
-	    !(ss.ss_flags & SS_DISABLE)) {
-		bool there = frame - (uintptr_t)ss.ss_sp < ss.ss_size;
-
-		if (ss.ss_flags & SS_ONSTACK) {
-			if (!there)
-				return true;
-		} else if (there) {
-			return false;
-		}
-	}
-	return frame > now + L5_FRAME_NEAR;
-}
-
 /* Note it in the stack of what handlers came upon: NULL if that is full. */
 static struct l5_held *l5_hold_more(uint64_t key, uintptr_t frame)
 {
@@ -520,7 +494,7 @@ static void l5_held_purge(uintptr_t frame)
 		struct l5_held *h = &l5_held.more[i];
 
 		if (h->key && !(h->frame & 1) &&
-		    !l5_frame_live(h->frame, frame))
+		    l5_frame_over(h->frame, frame))
 			h->key = 0;
 		if (h->key)
 			n = i + 1;
@@ -534,7 +508,7 @@ static struct l5_held *l5_hold(uint64_t key, uintptr_t frame)
 	struct l5_held *now = &l5_held.now;
 
 	if (l5_unlikely(now->key) &&
-	    !l5_frame_live(now->frame & ~1ul, frame)) {
+	    l5_frame_over(now->frame & ~1ul, frame)) {
 		/* its call was left, and may have left the word taken */
 		if (!(now->frame & 1) || l5_hold_more(now->key, now->frame))
 			now->key = 0;
@@ -573,7 +547,7 @@ static int l5_held_says(struct l5_held *h, const struct l5_guard *g)
 {
 	if (h == g->held || h->key != g->held->key)
 		return 0;
-	if (l5_frame_live(h->frame & ~1ul, g->frame))
+	if (!l5_frame_over(h->frame & ~1ul, g->frame))
 		return L5_TRY_NESTED;
 	if (!(h->frame & 1))
 		return 0;
@@ -1243,7 +1217,7 @@ static void l5_adapt_learn(struct l5_adapt *a, uint64_t waited)
 }
 
 static bool l5_spin_for(bool (*ready)(const void *arg), const void *arg,
-			uint64_t start, uint64_t ns)
+			uint64_t start, uint64_t ns, uint64_t seen)
 {
 	int i;
 
@@ -1253,7 +1227,7 @@ static bool l5_spin_for(bool (*ready)(const void *arg), const void *arg,
 				return true;
 			l5_pause();
 		}
-	} while (l5_map_now() - start < ns);
+	} while (l5_no_signal(seen) && l5_map_now() - start < ns);
 	return false;
 }
 
@@ -1265,7 +1239,7 @@ static bool l5_spin_for(bool (*ready)(const void *arg), const void *arg,
  */
 bool l5_adapt_slow_for(struct l5_adapt *a, bool (*ready)(const void *arg),
 		       const void *arg, uint32_t polls, uint64_t *start,
-		       uint64_t ns)
+		       uint64_t ns, uint64_t seen)
 {
 	uint32_t win = l5_load(&a->win), turn = l5_load(&a->turn) + 1;
 	int yields = l5_load(&a->yields), n;
@@ -1275,13 +1249,13 @@ bool l5_adapt_slow_for(struct l5_adapt *a, bool (*ready)(const void *arg),
 	l5_store(&a->turn, turn);
 	from = l5_map_now();
 	*start = from;
-	if (!win)
+	if (!win || !l5_no_signal(seen))
 		return false;
 	if (spin_us > 0) {
 		spin = spin_us * 1000ull;
-		if (l5_spin_for(ready, arg, from, spin < ns ? spin : ns))
+		if (l5_spin_for(ready, arg, from, spin < ns ? spin : ns, seen))
 			return true;
-		if (spin >= ns)
+		if (spin >= ns || !l5_no_signal(seen))
 			return false;
 	} else if (spin_us < 0 && polls < l5_map_polls &&
 		   !(turn & (L5_TURNS - 1))) {
@@ -1308,16 +1282,17 @@ bool l5_adapt_slow_for(struct l5_adapt *a, bool (*ready)(const void *arg),
 				l5_store(&a->polls, polls / 2);
 			return true;
 		}
-		if (now - from >= ns)
+		if (now - from >= ns || !l5_no_signal(seen))
 			break;
 	}
 	return false;
 }
 
 bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
-		   const void *arg, uint32_t polls, uint64_t *start)
+		   const void *arg, uint32_t polls, uint64_t *start,
+		   uint64_t seen)
 {
-	return l5_adapt_slow_for(a, ready, arg, polls, start, UINT64_MAX);
+	return l5_adapt_slow_for(a, ready, arg, polls, start, UINT64_MAX, seen);
 }
 
 void l5_adapt_woke(struct l5_adapt *a, uint64_t start)

@@ -263,11 +263,11 @@ static inline bool l5_map_mine(const struct l5_map *m)
 }
 
 /*
- * What lock words this thread holds, so that one who finds a word taken can
+ * What lock words this thread holds, so that one that finds a word taken can
  * tell whether it waits for itself: a signal handler that interrupted its own
- * thread, or a thread that was taken out of the middle by siglongjmp(). Which
- * of the two, the stack says: who was interrupted is further up. Only looked at
- * when a word is taken.
+ * thread, or a thread that was taken out of the middle by siglongjmp(). It is
+ * the latter if the frame that held the word lies where a present one is, see
+ * l5_frame_over(). Only looked at when a word is taken.
  */
 struct l5_held {
 	uint64_t key;		/* 0: nothing */
@@ -286,6 +286,39 @@ struct l5_held_all {
 extern __thread struct l5_held_all l5_held
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
+/*
+ * Signals that came to this thread, as far as somebody counts them: one that
+ * handlers give way to, or that they themselves do. A wait that a call began
+ * when this was something else is over.
+ *
+ * The lower half counts all, the upper half those that end a call with EINTR.
+ */
+extern __thread uint64_t l5_signals
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+#define L5_SIGNAL_CAME	((uint64_t)1)
+#define L5_SIGNAL_ENDS	((uint64_t)1 << 32)
+
+/* Did none come since that was read? One load, of this thread's own line. */
+static inline bool l5_no_signal(uint64_t seen)
+{
+	return l5_likely(l5_load(&l5_signals) == seen);
+}
+
+/* Count one; also by a handler that interrupts this. */
+static inline void l5_signal_came(bool ends)
+{
+	uint64_t now = l5_load(&l5_signals) + L5_SIGNAL_CAME;
+
+	l5_store(&l5_signals, ends ? now + L5_SIGNAL_ENDS : now);
+}
+
+/* Does what came between these end a call with EINTR? */
+static inline bool l5_signal_ends(uint64_t seen, uint64_t now)
+{
+	return seen >> 32 != now >> 32;
+}
+
 /* Where the stack is in this function; even. */
 static inline __attribute__((always_inline)) uintptr_t l5_frame(void)
 {
@@ -298,6 +331,20 @@ static inline __attribute__((always_inline)) uintptr_t l5_frame(void)
 #else
 	return (uintptr_t)__builtin_frame_address(0) & ~1ul;
 #endif
+}
+
+/*
+ * Is a call over that had its stack pointer at @frame, as seen by one that has
+ * its own at @now and goes on further down? It is if its frame lies within that
+ * part of the stack, for no two that are alive overlap. If it does not, nothing
+ * is known: a handler may run on any stack at all, and what is further up may
+ * be another one. Whoever concludes from addresses that a frame is dead while
+ * it lives takes its lock word away in the middle of a copy.
+ */
+static inline __attribute__((always_inline))
+bool l5_frame_over(uintptr_t frame, uintptr_t now)
+{
+	return frame <= now && frame >= l5_frame();
 }
 
 #define l5_signal_fence()	__atomic_signal_fence(__ATOMIC_SEQ_CST)
@@ -566,12 +613,13 @@ void l5_adapt_set(struct l5_adapt *a, int spin_us, int yields);
 
 /* The part of l5_adapt_wait() after the first looks: yield, or spin as told. */
 bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
-		   const void *arg, uint32_t polls, uint64_t *start);
+		   const void *arg, uint32_t polls, uint64_t *start,
+		   uint64_t seen);
 
 /* Likewise, for @ns at most. */
 bool l5_adapt_slow_for(struct l5_adapt *a, bool (*ready)(const void *arg),
 		       const void *arg, uint32_t polls, uint64_t *start,
-		       uint64_t ns);
+		       uint64_t ns, uint64_t seen);
 
 /* The first looks: true if @ready; else *@polls is how many they were. */
 static inline __attribute__((always_inline))
@@ -598,19 +646,20 @@ bool l5_adapt_look(struct l5_adapt *a, bool (*ready)(const void *arg),
  * @ready: whether to go on
  * @arg: for @ready
  * @start: for l5_adapt_woke()
+ * @seen: l5_signals when the call began: it ends the wait that it is another
  *
  * Return: true if @ready, false if it is time to sleep. Then look once more,
- * sleep, and call l5_adapt_woke().
+ * sleep, and call l5_adapt_woke(); or see to the signal first.
  */
 static inline __attribute__((always_inline))
 bool l5_adapt_wait(struct l5_adapt *a, bool (*ready)(const void *arg),
-		   const void *arg, uint64_t *start)
+		   const void *arg, uint64_t *start, uint64_t seen)
 {
 	uint32_t polls;
 
 	if (l5_adapt_look(a, ready, arg, &polls))
 		return true;
-	return l5_adapt_slow(a, ready, arg, polls, start);
+	return l5_adapt_slow(a, ready, arg, polls, start, seen);
 }
 
 /**
@@ -622,18 +671,20 @@ bool l5_adapt_wait(struct l5_adapt *a, bool (*ready)(const void *arg),
  *	set if @ready was true at one of the first looks
  * @ns: the time, UINT64_MAX without end; whatever it was told, it goes on for
  *	no longer
+ * @seen: as of l5_adapt_wait()
  *
  * Return: as l5_adapt_wait().
  */
 static inline __attribute__((always_inline))
 bool l5_adapt_wait_for(struct l5_adapt *a, bool (*ready)(const void *arg),
-		       const void *arg, uint64_t *start, uint64_t ns)
+		       const void *arg, uint64_t *start, uint64_t ns,
+		       uint64_t seen)
 {
 	uint32_t polls;
 
 	if (l5_adapt_look(a, ready, arg, &polls))
 		return true;
-	return l5_adapt_slow_for(a, ready, arg, polls, start, ns);
+	return l5_adapt_slow_for(a, ready, arg, polls, start, ns, seen);
 }
 
 /**
@@ -657,6 +708,7 @@ static inline bool l5_map_tx_ready(const void *arg)
  * l5_map_wait_rx() - wait for data without sleeping
  * @m: the end
  * @start: for l5_map_woke_rx()
+ * @seen: as of l5_adapt_wait()
  *
  * Who answers is waited for eagerly. Who gets a stream has caught up with the
  * writer, and would only pull the line that is being written from under its
@@ -665,7 +717,8 @@ static inline bool l5_map_tx_ready(const void *arg)
  * Return: true if it is worth trying again, false if it is time to sleep in
  * the kernel.
  */
-static inline bool l5_map_wait_rx(struct l5_map *m, uint64_t *start)
+static inline bool l5_map_wait_rx(struct l5_map *m, uint64_t *start,
+				  uint64_t seen)
 {
 	uint64_t tail = l5_load(&m->own->tx_tail);
 	struct l5_adapt *a = &m->rx_adapt;
@@ -690,19 +743,21 @@ static inline bool l5_map_wait_rx(struct l5_map *m, uint64_t *start)
 			l5_pause();
 		}
 	}
-	return l5_adapt_slow(a, l5_map_rx_ready, m, polls, start);
+	return l5_adapt_slow(a, l5_map_rx_ready, m, polls, start, seen);
 }
 
 /**
  * l5_map_wait_tx() - wait for room without sleeping
  * @m: the end
  * @start: for l5_map_woke_tx()
+ * @seen: as of l5_adapt_wait()
  *
  * Return: as l5_map_wait_rx().
  */
-static inline bool l5_map_wait_tx(struct l5_map *m, uint64_t *start)
+static inline bool l5_map_wait_tx(struct l5_map *m, uint64_t *start,
+				  uint64_t seen)
 {
-	return l5_adapt_wait(&m->tx_adapt, l5_map_tx_ready, m, start);
+	return l5_adapt_wait(&m->tx_adapt, l5_map_tx_ready, m, start, seen);
 }
 
 /* After the sleep that followed a false of the above. */

@@ -284,7 +284,7 @@ bool l5_native_send(struct l5_map *m, const void *buf, size_t len)
 	while (len) {
 		n = l5_map_send1(m, -1, buf, len);
 		if (n == L5_TRY_AGAIN) {
-			if (!l5_map_wait_tx(m, &start)) {
+			if (!l5_map_wait_tx(m, &start, l5_signals)) {
 				l5_native_sleep_tx(m, -1);
 				l5_map_woke_tx(m, start);
 			}
@@ -306,7 +306,7 @@ bool l5_native_recv(struct l5_map *m, void *buf, size_t len)
 	while (len) {
 		n = l5_map_recv1(m, -1, buf, len);
 		if (n == L5_TRY_AGAIN) {
-			if (!l5_map_wait_rx(m, &start)) {
+			if (!l5_map_wait_rx(m, &start, l5_signals)) {
 				l5_native_sleep_rx(m, -1);
 				l5_map_woke_rx(m, start);
 			}

@@ -39,8 +39,9 @@
  * looked at first changes with each look.
  *
  * A lock a set, which nobody waits for but who has to tell the kernel: others
- * who find it taken go there. The handler of a signal that finds its own thread
- * has it ends the shortcut for that set.
+ * who find it taken go there. Signals wait until it is given back, see
+ * signal.h; a handler that interrupts its own thread nevertheless, and needs
+ * it, ends the shortcut for that set.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -55,6 +56,7 @@
 #include "epoll.h"
 #include "fdtab.h"
 #include "real.h"
+#include "signal.h"
 #include "stats.h"
 
 #define NS		1000000000ull
@@ -462,12 +464,16 @@ static void ep_tell(struct ep *ep)
 /* The same for who has not the lock. */
 static void ep_settle(struct ep *ep)
 {
+	uintptr_t held;
+
 	if (l5_likely(!atomic_load(&ep->laters)))
 		return;
-	if (!ep_lock(ep))
-		return;
-	ep_tell(ep);
-	ep_unlock(ep);
+	held = sig_hold();
+	if (ep_lock(ep)) {
+		ep_tell(ep);
+		ep_unlock(ep);
+	}
+	sig_release(held);
 }
 
 static void reg_drop(struct ep *ep, struct reg *r)
@@ -558,9 +564,12 @@ void reg_dead(struct reg *r)
 
 void ep_put(struct ep *ep)
 {
+	uintptr_t held = sig_hold();
+
 	atomic_store(&ep->fd, -1);
 	if (ep_trylock(ep))
 		ep_clear(ep);
+	sig_release(held);
 }
 
 void ep_shared(struct ep *ep)
@@ -770,11 +779,14 @@ EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
 	struct ep *ep = fd_ep(epfd);
 	int ret, saved = errno;
+	uintptr_t held;
 
 	if (ep && fd_forked())
 		fd_ours();
 	if (ep && fd_maps() && !ep_off(ep)) {
+		held = sig_hold();
 		ret = ctl_later(ep, op, fd, ev);
+		sig_release(held);
 		if (ret <= 0)
 			return ret;
 		errno = saved;
@@ -789,6 +801,7 @@ EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	}
 	if (ret && op != EPOLL_CTL_DEL)
 		return ret;
+	held = sig_hold();
 	if (ep_off(ep)) {
 		/* the parent, whose memory it is not, is to know */
 		if (ep->shared)
@@ -800,6 +813,7 @@ EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	} else {
 		ctl_change(ep, fd, op == EPOLL_CTL_MOD ? ev : NULL);
 	}
+	sig_release(held);
 	errno = saved;
 	return ret;
 }
@@ -807,14 +821,17 @@ EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 static int created(int fd)
 {
 	int saved = errno;
+	uintptr_t held;
 	struct ep *ep;
 
 	if (fd < 0)
 		return fd;
 	fd_new(fd);
+	held = sig_hold();
 	ep = fd_ours() ? ep_new(fd) : NULL;
 	if (ep)
 		fd_set_ep(fd, ep);
+	sig_release(held);
 	errno = saved;
 	return fd;
 }
@@ -845,6 +862,7 @@ EXPORT int epoll_create(int size)
  * @precise: it is epoll_pwait2(), and has a timespec
  * @forever: there is no time-out
  * @ns: else this
+ * @seen: l5_signals when it began
  */
 struct wait {
 	int epfd;
@@ -855,6 +873,7 @@ struct wait {
 	bool precise;
 	bool forever;
 	uint64_t ns;
+	uint64_t seen;
 };
 
 /* The system call, with as much of the time-out as is left. */
@@ -1077,9 +1096,11 @@ static int take(struct ep *ep, struct epoll_event *ev, int n, struct took *t)
 static int took(struct ep *ep, const struct wait *w, unsigned int gen, int n,
 		struct took *t)
 {
+	uintptr_t held = sig_hold();
+
 	*t = (struct took){ false, false };
 	if (!ep_trylock(ep))
-		return n;
+		goto out;
 	if (atomic_load(&ep->gen) == gen && atomic_load(&ep->fd) == w->epfd &&
 	    !ep_off(ep)) {
 		ep->news = false;
@@ -1090,6 +1111,8 @@ static int took(struct ep *ep, const struct wait *w, unsigned int gen, int n,
 			n = take(ep, w->ev, n, t);
 	}
 	ep_unlock(ep);
+out:
+	sig_release(held);
 	return n;
 }
 
@@ -1111,14 +1134,17 @@ static int try_hot(struct ep *ep, const struct wait *w, bool *ask,
 		   uint64_t begun, uint64_t *start)
 {
 	uint64_t ns = w->forever ? UINT64_MAX : w->ns;
+	uintptr_t held;
 	uint64_t now;
 	bool paid;
 	int n = 0;
 
 	*ask = false;
-	if (!atomic_load_explicit(&ep->hots, memory_order_relaxed) ||
-	    !ep_trylock(ep))
+	if (!atomic_load_explicit(&ep->hots, memory_order_relaxed))
 		return 0;
+	held = sig_hold();
+	if (!ep_trylock(ep))
+		goto out;
 	now = l5_map_now();
 	if (now - ep->asked >= ep->ask) {
 		*ask = give(ep, w->ev, w->max, now, true) || ep->news;
@@ -1130,7 +1156,8 @@ static int try_hot(struct ep *ep, const struct wait *w, bool *ask,
 		ns = now - begun < ns ? ns - (now - begun) : 0;
 	if (!n && !*ask && ns && atomic_load(&ep->hots)) {
 		*start = now;
-		paid = l5_adapt_wait_for(&ep->adapt, hot_ready, ep, start, ns);
+		paid = l5_adapt_wait_for(&ep->adapt, hot_ready, ep, start, ns,
+					 w->seen);
 		stats_poll_look(paid);
 		if (paid) {
 			now = l5_map_now();
@@ -1145,6 +1172,8 @@ static int try_hot(struct ep *ep, const struct wait *w, bool *ask,
 	if (ep_off(ep))
 		n = 0;
 	ep_unlock(ep);
+out:
+	sig_release(held);
 	return n;
 }
 
@@ -1154,6 +1183,7 @@ static int settled_wait(struct ep *ep, const struct wait *w, bool now,
 {
 	int n;
 
+	sig_settle();
 	atomic_fetch_add(&ep->sleepers, 1);
 	ep_settle(ep);
 	n = kernel_wait(w, now, start);
@@ -1165,8 +1195,8 @@ static int ep_wait(struct ep *ep, const struct wait *w)
 {
 	unsigned int gen = atomic_load(&ep->gen);
 	uint64_t begun = 0, start;
+	bool ask, came;
 	struct took t;
-	bool ask;
 	int n;
 
 	pthread_testcancel();
@@ -1184,12 +1214,18 @@ static int ep_wait(struct ep *ep, const struct wait *w)
 			begun = start ? start : l5_map_now();
 		if (!ask && !start)
 			start = l5_map_now();
-		n = settled_wait(ep, w, ask, begun);
+		/* what is there comes before the signal */
+		came = !l5_no_signal(w->seen);
+		n = settled_wait(ep, w, ask || came, begun);
 		if (n < 0)
 			return n;
 		n = took(ep, w, gen, n, &t);
 		asked(ep, &t);
-		if (!ask)
+		if (!n && came && (w->forever || w->ns)) {
+			errno = EINTR;
+			return -1;
+		}
+		if (!ask && !came)
 			l5_adapt_woke(&ep->adapt,
 				      t.rings || !(n || t.others) ? start : 0);
 		if (n)
@@ -1214,7 +1250,7 @@ EXPORT int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
 {
 	struct wait w = {
 		.epfd = epfd, .ev = ev, .max = max, .forever = ms < 0,
-		.ns = ms < 0 ? 0 : ms * 1000000ull,
+		.ns = ms < 0 ? 0 : ms * 1000000ull, .seen = l5_signals,
 	};
 	struct ep *ep = ep_of(epfd, ev);
 
@@ -1229,6 +1265,7 @@ EXPORT int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 	struct wait w = {
 		.epfd = epfd, .ev = ev, .max = max, .forever = ms < 0,
 		.ns = ms < 0 ? 0 : ms * 1000000ull, .set = set, .masked = true,
+		.seen = l5_signals,
 	};
 	struct ep *ep = ep_of(epfd, ev);
 
@@ -1243,6 +1280,7 @@ EXPORT int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
 	struct wait w = {
 		.epfd = epfd, .ev = ev, .max = max, .forever = !t,
 		.set = set, .masked = true, .precise = true,
+		.seen = l5_signals,
 	};
 	struct ep *ep = ep_of(epfd, ev);
 

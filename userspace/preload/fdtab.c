@@ -23,6 +23,7 @@
 #include "epoll.h"
 #include "fdtab.h"
 #include "say.h"
+#include "signal.h"
 #include "stats.h"
 
 #define REGISTER	MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED
@@ -40,14 +41,16 @@ enum {
  * @frame: where the stack was
  * @fd: by which descriptor
  * @depth: how many of them are in use
+ * @open: how many of these a handler may come upon
  * @tid: whose it is, 0 nobody's; one whose thread has ended is free too
  * @next: all of them; never changes
  */
 struct user {
 	struct sock *_Atomic used[NEST];
-	const char *frame[NEST];
+	uintptr_t frame[NEST];
 	int fd[NEST];
 	atomic_uint depth;
+	unsigned int open;
 	atomic_int tid;
 	struct user *next;
 } __attribute__((aligned(L5_LINE)));
@@ -250,10 +253,14 @@ static void reap(void)
 
 static void sock_put(struct sock *s)
 {
+	uintptr_t held;
+
 	if (atomic_fetch_sub(&s->refs, 1) != 1)
 		return;
+	held = sig_hold();
 	retire(s);
 	reap();
+	sig_release(held);
 }
 
 /* What a word referred to is referred to no more. */
@@ -286,6 +293,7 @@ static struct user *user_claim_free(int tid, bool ended)
 		for (i = 0; i < NEST; i++)
 			atomic_store(&u->used[i], NULL);
 		atomic_store(&u->depth, 0);
+		u->open = 0;
 		return u;
 	}
 	return NULL;
@@ -333,30 +341,6 @@ static struct user *user_claim(void)
 }
 
 /*
- * Is a use still going on, interrupted by the handler that we are in? Or did a
- * handler leave it by siglongjmp()? The stack says: who was interrupted is
- * further up, or on another stack than the handlers' own.
- */
-static bool frame_live(const char *frame, const char *now)
-{
-	const char *sp;
-	stack_t ss;
-	bool there;
-
-	if (!syscall(SYS_sigaltstack, NULL, &ss) &&
-	    !(ss.ss_flags & SS_DISABLE)) {
-		sp = ss.ss_sp;
-		there = frame >= sp && frame < sp + ss.ss_size;
-		if (ss.ss_flags & SS_ONSTACK && !there)
-			return true;
-		if (!(ss.ss_flags & SS_ONSTACK) && there)
-			return false;
-	}
-	/* what the kernel saves for a handler is larger than this */
-	return frame > now + 512;
-}
-
-/*
  * A lock word that was left with it is for the next one to mend, as if this
  * process had died: it may be the kernel that wants it next. If its record says
  * that it may not have been taken yet, it was if nobody else is here.
@@ -391,22 +375,54 @@ static void unlock_left(struct sock *s, int fd)
 }
 
 /*
- * This thread seems to be inside already. End what is not: the kernel, too,
- * would wait for a lock word that was left. Returns the depth.
+ * This thread seems to be inside already: in a handler that we do not know, or
+ * in that of a fault. End what such a one has left by siglongjmp(), as far as
+ * that is certain: the kernel, too, would wait for a lock word that was left.
+ * What is not stays there, and costs a place. Returns the depth.
  */
-static unsigned int end_left(struct user *u, unsigned int d)
+static unsigned int end_left(struct user *u, unsigned int d, uintptr_t now)
 {
-	const char *now = __builtin_frame_address(0);
+	unsigned int i = 0;
 	int saved = errno;
 
-	while (d && !frame_live(u->frame[d - 1], now)) {
-		unlock_left(u->used[d - 1], u->fd[d - 1]);
+	while (i < d && !l5_frame_over(u->frame[i], now))
+		i++;
+	/* those that interrupted it are over, too */
+	while (d > i) {
 		d--;
+		unlock_left(u->used[d], u->fd[d]);
 		atomic_store(&u->used[d], NULL);
 		atomic_store(&u->depth, d);
 	}
+	if (u->open > d)
+		u->open = d;
 	errno = saved;
 	return d;
+}
+
+uintptr_t fd_used_at(void)
+{
+	struct user *u = me;
+	unsigned int d;
+
+	d = u ? atomic_load_explicit(&u->depth, memory_order_relaxed) : 0;
+	return d && d <= NEST && d > u->open ? u->frame[d - 1] : 0;
+}
+
+int fd_used_open(void)
+{
+	struct user *u = me;
+	int open = u ? u->open : 0;
+
+	if (u)
+		u->open = atomic_load_explicit(&u->depth, memory_order_relaxed);
+	return open;
+}
+
+void fd_used_again(int open)
+{
+	if (me)
+		me->open = open;
 }
 
 /* Learning about sockets */
@@ -647,6 +663,7 @@ static struct sock *count_use(int fd, uintptr_t word)
 	struct fd_entry *e = fd_entry_make(fd);
 	unsigned int uses;
 	int saved = errno;
+	uintptr_t held;
 	struct sock *s;
 
 	if (!e)
@@ -664,13 +681,18 @@ static struct sock *count_use(int fd, uintptr_t word)
 		atomic_compare_exchange_strong(&e->word, &word, counted(word));
 		return NULL;
 	}
+	held = sig_hold();
 	s = learn(e, fd, word);
+	sig_release(held);
+	if (s)
+		sig_mapped();
 	errno = saved;
 	return s;
 }
 
 struct sock *sock_find(int fd, uintptr_t word, bool count)
 {
+	uintptr_t now = (uintptr_t)__builtin_frame_address(0);
 	struct user *u = me;
 	struct sock *s;
 	unsigned int d;
@@ -694,11 +716,11 @@ struct sock *sock_find(int fd, uintptr_t word, bool count)
 	}
 	d = atomic_load_explicit(&u->depth, memory_order_relaxed);
 	if (l5_unlikely(d)) {
-		d = end_left(u, d);
+		d = end_left(u, d, now);
 		if (d == NEST)
 			return NULL;
 	}
-	u->frame[d] = __builtin_frame_address(0);
+	u->frame[d] = now;
 	u->fd[d] = fd;
 	atomic_store_explicit(&u->depth, d + 1, memory_order_relaxed);
 	for (;;) {
@@ -734,6 +756,7 @@ void sock_done(void)
 	atomic_store_explicit(&u->used[d], NULL, memory_order_release);
 	atomic_signal_fence(memory_order_seq_cst);
 	atomic_store_explicit(&u->depth, d, memory_order_relaxed);
+	sig_open();
 }
 
 /* Descriptors that come, go, and change */
@@ -960,6 +983,7 @@ static void forget_parent(void)
 		for (i = 0; i < NEST; i++)
 			atomic_store(&u->used[i], NULL);
 		atomic_store(&u->depth, 0);
+		u->open = 0;
 		atomic_store(&u->tid, u == me ? (int)syscall(SYS_gettid) : 0);
 	}
 	ep_forget_parent();
@@ -1010,6 +1034,7 @@ static void in_child(void)
 	/* should another thread have been at it in the parent */
 	atomic_flag_clear(&forgetting);
 	atomic_store(life, 0);
+	sig_in_child();
 	fd_ours();
 }
 

@@ -18,8 +18,9 @@
  * Looking up needs no lock: a thread publishes the object that it is about to
  * use, and looks whether it is still in the table; who took it out makes every
  * CPU pass a barrier, membarrier(2), and frees what no thread has published.
- * So the costs are with close(). A signal handler, which may interrupt a use,
- * has its own place to publish, one further.
+ * So the costs are with close(). Signals wait for the end of a use, see
+ * signal.h. A handler that interrupts one nevertheless has its own place to
+ * publish, one further.
  *
  * A child of fork() has none of its parent's mappings: it notices by a page
  * that fork() clears, and forgets everything. So fork(), clone() and all their
@@ -182,8 +183,21 @@ static inline struct sock *sock_look(int fd)
 
 /**
  * sock_done() - end the use that began last
+ *
+ * Handlers of signals that came meanwhile run here, before it returns.
  */
 void sock_done(void);
+
+/* Where the stack was when this thread began to use a socket; or 0. */
+uintptr_t fd_used_at(void);
+
+/**
+ * fd_used_open() - a handler runs within the uses that there are
+ *
+ * Return: for fd_used_again(), when it is back
+ */
+int fd_used_open(void);
+void fd_used_again(int open);
 
 /* May it be answered EAGAIN without asking the kernel? */
 static inline bool sock_nonblocking(const struct sock *s)

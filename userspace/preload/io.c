@@ -24,9 +24,13 @@
  * calls are libc's own and pass us by. The bytes of sendmmsg() and recvmmsg()
  * are the kernel's, too: they are here for the descriptors that go along.
  *
- * A signal handler that interrupted this very thread within the few
- * instructions that hold a ring's lock, and reads or writes the same socket, is
- * told EINTR, or EAGAIN if it does not block: there is nobody to wait for.
+ * A signal that comes while a call waits ends it, as it would end the sleep:
+ * its handler runs once the ring is not in use any more, see signal.h, and the
+ * call returns what is there, or EINTR, or sleeps if the handler lets calls go
+ * on. A handler that is not kept out, see there, and that interrupted this very
+ * thread within the few instructions that hold a ring's lock, and reads or
+ * writes the same socket, is told EINTR, or EAGAIN if it does not block: there
+ * is nobody to wait for.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -40,6 +44,7 @@
 
 #include "fdtab.h"
 #include "real.h"
+#include "signal.h"
 #include "stats.h"
 
 /* What these functions say when the caller is to make its system call. */
@@ -59,11 +64,13 @@ static bool may_be_memory(const void *p)
 /**
  * struct pause - a wait that may end in a sleep
  * @start: when it began
+ * @seen: l5_signals when the call did
  * @tx: for room
  * @slept: there is something to learn from it
  */
 struct pause {
 	uint64_t start;
+	uint64_t seen;
 	bool tx;
 	bool slept;
 };
@@ -83,6 +90,27 @@ static void woke(int fd, const struct pause *p)
 	else
 		l5_map_woke_rx(s->map, p->start);
 	sock_done();
+}
+
+/*
+ * Signals came while the call waited, and their handlers have run. TO_KERNEL if
+ * it goes on, as it does not where it has a time-out.
+ */
+static ssize_t interrupted(int fd, const struct pause *p)
+{
+	struct timeval t = { 0 };
+	socklen_t len = sizeof(t);
+	int saved = errno;
+
+	if (!l5_signal_ends(p->seen, l5_signals) &&
+	    (syscall(SYS_getsockopt, fd, SOL_SOCKET,
+		     p->tx ? SO_SNDTIMEO : SO_RCVTIMEO, &t, &len) ||
+	     !(t.tv_sec || t.tv_usec))) {
+		errno = saved;
+		return TO_KERNEL;
+	}
+	errno = EINTR;
+	return -1;
 }
 
 static ssize_t nested(const struct sock *s, int flags)
@@ -202,7 +230,7 @@ void count_send(struct sock *s, int fd, ssize_t ret, bool all, bool some,
 static bool wait_rx(struct sock *s, struct pause *p)
 {
 	bool looks = l5_load(&s->map->rx_adapt.win);
-	bool paid = l5_map_wait_rx(s->map, &p->start);
+	bool paid = l5_map_wait_rx(s->map, &p->start, p->seen);
 
 	if (looks)
 		stats_look(s->stat, L5_STATS_IN, paid);
@@ -212,7 +240,7 @@ static bool wait_rx(struct sock *s, struct pause *p)
 static bool wait_tx(struct sock *s, struct pause *p)
 {
 	bool looks = l5_load(&s->map->tx_adapt.win);
-	bool paid = l5_map_wait_tx(s->map, &p->start);
+	bool paid = l5_map_wait_tx(s->map, &p->start, p->seen);
 
 	if (looks)
 		stats_look(s->stat, L5_STATS_OUT, paid);
@@ -231,6 +259,7 @@ static ssize_t recv_rest(int fd, const struct iovec *iov, int n, size_t done,
 	ssize_t ret;
 
 	msg.msg_iovlen = rest_of(iov, n, done, rest);
+	sig_settle();
 	ret = real.recvmsg(fd, &msg, flags);
 	if (ret < 0)
 		errno = saved;
@@ -244,10 +273,11 @@ static ssize_t recv_rest(int fd, const struct iovec *iov, int n, size_t done,
 static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 			 int n, size_t len, int flags, struct pause *p)
 {
-	bool dontwait = flags & MSG_DONTWAIT;
+	bool dontwait = flags & MSG_DONTWAIT, came = false;
 	int fruitless = 0;
 	ssize_t ret;
 
+	p->seen = l5_signals;
 	p->slept = false;
 	p->tx = false;
 	if (plain(s)) {
@@ -272,7 +302,12 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 			break;
 		}
 		if (!wait_rx(s, p)) {
-			p->slept = true;
+			came = !l5_no_signal(p->seen);
+			/* what is there comes before the signal */
+			if (came && l5_map_readable(s->map) &&
+			    ++fruitless < L5_FRUITLESS)
+				continue;
+			p->slept = !came;
 			break;
 		}
 		if (++fruitless == L5_FRUITLESS)
@@ -283,13 +318,16 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 	if (l5_unlikely(s->stat))
 		count_recv(s, fd, ret, len, flags, p);
 	sock_done();
+	if (l5_unlikely(came && ret == L5_TRY_AGAIN))
+		return interrupted(fd, p);
 	if (ret == L5_TRY_BROKEN) {
 		errno = EPROTO;
 		return -1;
 	}
 	if (ret < -1)
 		return TO_KERNEL;
-	if (l5_unlikely(flags & MSG_WAITALL && ret > 0 && (size_t)ret < len))
+	if (l5_unlikely(flags & MSG_WAITALL && ret > 0 && (size_t)ret < len &&
+			l5_no_signal(p->seen)))
 		return recv_rest(fd, iov, n, ret, flags);
 	return ret;
 }
@@ -340,6 +378,7 @@ static ssize_t recv_many(int fd, const struct iovec *iov, int n, int flags,
  */
 #define THEN(ret, fd, p, call) do {					\
 	if (l5_likely((ret) == TO_KERNEL)) {				\
+		sig_settle();						\
 		(ret) = (call);						\
 		if (l5_unlikely((p)->slept))				\
 			woke((fd), (p));				\
@@ -488,10 +527,12 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 			 int n, size_t len, int flags, struct pause *p)
 {
 	bool dontwait = flags & MSG_DONTWAIT || sock_nonblocking(s);
+	bool came = false;
 	int fruitless = 0;
 	size_t done = 0;
 	ssize_t ret;
 
+	p->seen = l5_signals;
 	p->slept = false;
 	p->tx = true;
 	if (plain(s)) {
@@ -522,7 +563,8 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 		} else if (ret != L5_TRY_AGAIN || dontwait) {
 			break;
 		} else if (!wait_tx(s, p)) {
-			p->slept = true;
+			came = !l5_no_signal(p->seen);
+			p->slept = !came;
 			break;
 		} else if (++fruitless == L5_FRUITLESS) {
 			break;
@@ -539,6 +581,8 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 	if (l5_unlikely(s->stat))
 		count_send(s, fd, ret, done == len, done, dontwait, p);
 	sock_done();
+	if (l5_unlikely(came))
+		return done ? (ssize_t)done : interrupted(fd, p);
 	if (ret == L5_TRY_BROKEN && !done) {
 		errno = EPROTO;
 		return -1;
@@ -553,7 +597,11 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 		struct msghdr msg = { .msg_iov = rest };
 		int saved = errno;
 
+		/* for which a call that has moved something does not sleep */
+		if (!dontwait && !l5_no_signal(p->seen))
+			return done;
 		msg.msg_iovlen = rest_of(iov, n, done, rest);
+		sig_settle();
 		ret = real.sendmsg(fd, &msg, flags | MSG_NOSIGNAL);
 		if (ret > 0)
 			done += ret;

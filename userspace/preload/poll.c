@@ -25,6 +25,7 @@
 #include "epoll.h"
 #include "fdtab.h"
 #include "real.h"
+#include "signal.h"
 #include "stats.h"
 
 #define NS		1000000000ull
@@ -156,14 +157,16 @@ enum verdict {
 
 /*
  * All that can be done before the kernel is asked, in @ns at most: 0 is not to
- * wait.
+ * wait. A signal that came since l5_signals was @seen ends that.
  */
-static enum verdict weigh(struct look *l, uint64_t ns, uint64_t *start)
+static enum verdict weigh(struct look *l, uint64_t ns, uint64_t *start,
+			  uint64_t seen)
 {
 	bool paid;
 
 	*start = 0;
 	pthread_testcancel();
+	sig_settle();
 	look(l);
 	if (!l->others && (l->ready || !ns))
 		return ANSWERED;
@@ -173,9 +176,10 @@ static enum verdict weigh(struct look *l, uint64_t ns, uint64_t *start)
 		l5_adapt_init(&adapt);
 		adapt_known = true;
 	}
-	paid = l5_adapt_wait_for(&adapt, look_ready, l, start, ns);
+	/* what is there comes before the signal */
+	paid = l5_adapt_wait_for(&adapt, look_ready, l, start, ns, seen);
 	stats_poll_look(paid);
-	if (!paid)
+	if (!paid && l5_no_signal(seen))
 		return SLEEP;
 	look(l);
 	return !l->others && l->ready ? ANSWERED : ASK;
@@ -183,15 +187,24 @@ static enum verdict weigh(struct look *l, uint64_t ns, uint64_t *start)
 
 /* The same, @others beside those of @l, and counted. */
 static enum verdict consider(struct look *l, bool others, uint64_t ns,
-			     uint64_t *start)
+			     uint64_t *start, uint64_t seen)
 {
-	enum verdict v = weigh(l, ns, start);
+	enum verdict v = weigh(l, ns, start, seen);
 
 	if (v == ANSWERED && others)
 		v = ASK;
 	stats_poll(v == ANSWERED ? L5_STATS_SAVED :
 		   v == ASK ? L5_STATS_OTHERS : L5_STATS_SLEPT);
 	return v;
+}
+
+/* A handler ran since l5_signals was @seen, and nothing is there. */
+static bool interrupted(uint64_t seen)
+{
+	if (l5_no_signal(seen))
+		return false;
+	errno = EINTR;
+	return true;
 }
 
 /* The kernel slept: would it have been worth while to look on? */
@@ -220,20 +233,23 @@ static uint64_t left_of(uint64_t ns, uint64_t start)
 
 EXPORT int poll(struct pollfd *fds, nfds_t n, int ms)
 {
+	uint64_t start, seen = l5_signals;
 	struct look l = { .fds = fds, .n = n };
 	enum verdict v;
-	uint64_t start;
 	int ret;
 
 	if (!any_mapped(fds, n))
 		return real.poll(fds, n, ms);
-	v = consider(&l, false, ms < 0 ? UINT64_MAX : ms * 1000000ull, &start);
+	v = consider(&l, false, ms < 0 ? UINT64_MAX : ms * 1000000ull, &start,
+		     seen);
 	if (v == ANSWERED)
 		return l.ready;
 	if (v == ASK) {
 		ret = real.poll(fds, n, 0);
 		if (ret || !ms)
 			return ret;
+		if (interrupted(seen))
+			return -1;
 	}
 	if (ms > 0)
 		ms = (left_of(ms * 1000000ull, start) + 999999) / 1000000;
@@ -264,21 +280,23 @@ EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,
 		 const sigset_t *set)
 {
 	static const struct timespec zero;
+	uint64_t start, seen = l5_signals;
 	struct look l = { .fds = fds, .n = n };
 	struct timespec left;
 	enum verdict v;
-	uint64_t start;
 	int ret;
 
 	if (!any_mapped(fds, n) || (t && !good_time(t)))
 		return real.ppoll(fds, n, t, set);
-	v = consider(&l, false, spec_ns(t), &start);
+	v = consider(&l, false, spec_ns(t), &start, seen);
 	if (v == ANSWERED)
 		return l.ready;
 	if (v == ASK) {
 		ret = real.ppoll(fds, n, &zero, set);
 		if (ret || (t && !t->tv_sec && !t->tv_nsec))
 			return ret;
+		if (interrupted(seen))
+			return -1;
 	}
 	if (t)
 		left = spec_left(t, start);
@@ -408,9 +426,10 @@ static int sets_answer(struct sets *s)
 	return n;
 }
 
-static enum verdict sets_consider(struct sets *s, uint64_t ns, uint64_t *start)
+static enum verdict sets_consider(struct sets *s, uint64_t ns, uint64_t *start,
+				  uint64_t seen)
 {
-	return consider(&s->look, s->others, ns, start);
+	return consider(&s->look, s->others, ns, start, seen);
 }
 
 static bool is_set(const union bits *b, int fd)
@@ -434,9 +453,9 @@ static void sets_learn(struct sets *s, int ret, uint64_t start)
 EXPORT int select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *t)
 {
 	struct timeval zero = { 0, 0 };
+	uint64_t start, ns, seen = l5_signals;
 	struct sets s;
 	enum verdict v;
-	uint64_t start, ns;
 	int ret;
 
 	if ((t && (t->tv_sec < 0 || t->tv_usec < 0 ||
@@ -444,7 +463,7 @@ EXPORT int select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *t)
 	    !sets_take(&s, n, r, w, e))
 		return real.select(n, r, w, e, t);
 	ns = t ? t->tv_sec * NS + t->tv_usec * 1000 : UINT64_MAX;
-	v = sets_consider(&s, ns, &start);
+	v = sets_consider(&s, ns, &start, seen);
 	if (t && start) {
 		ns = (left_of(ns, start) + 999) / 1000;
 		*t = (struct timeval){ ns / 1000000, ns % 1000000 };
@@ -456,6 +475,8 @@ EXPORT int select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *t)
 		if (ret || (t && !t->tv_sec && !t->tv_usec))
 			return ret;
 		sets_restore(&s);
+		if (interrupted(seen))
+			return -1;
 	}
 	ret = real.select(n, r, w, e, t);
 	sets_learn(&s, ret, start);
@@ -466,15 +487,15 @@ EXPORT int pselect(int n, fd_set *r, fd_set *w, fd_set *e,
 		   const struct timespec *t, const sigset_t *set)
 {
 	static const struct timespec zero;
+	uint64_t start, seen = l5_signals;
 	struct timespec left;
 	struct sets s;
 	enum verdict v;
-	uint64_t start;
 	int ret;
 
 	if ((t && !good_time(t)) || !sets_take(&s, n, r, w, e))
 		return real.pselect(n, r, w, e, t, set);
-	v = sets_consider(&s, spec_ns(t), &start);
+	v = sets_consider(&s, spec_ns(t), &start, seen);
 	if (v == ANSWERED)
 		return sets_answer(&s);
 	if (v == ASK) {
@@ -482,6 +503,8 @@ EXPORT int pselect(int n, fd_set *r, fd_set *w, fd_set *e,
 		if (ret || (t && !t->tv_sec && !t->tv_nsec))
 			return ret;
 		sets_restore(&s);
+		if (interrupted(seen))
+			return -1;
 	}
 	if (t)
 		left = spec_left(t, start);

@@ -38,6 +38,7 @@
 #include "fdtab.h"
 #include "policy.h"
 #include "real.h"
+#include "signal.h"
 #include "stats.h"
 #endif
 
@@ -154,6 +155,7 @@ __attribute__((constructor)) static void start(void)
 		family = loaded;
 #ifdef L5_FULL
 	real_find();
+	sig_start();
 	stats_start();
 	ep_start(env_number(L5_ENV_ASK, NUMBER_MAX));
 	fd_start(map_after(), env_number(L5_ENV_MAPS, NUMBER_MAX));

@@ -156,6 +156,14 @@ static int raw_daemon(int nochdir, int noclose)
 	return real.daemon(nochdir, noclose);
 }
 
+/* As the kernel has it, and what a handler returns to: that is libc's own. */
+static int raw_sigaction(int sig, const struct sigaction *act,
+			 struct sigaction *old)
+{
+	real.sigaction = dlsym(RTLD_NEXT, "sigaction");
+	return real.sigaction(sig, act, old);
+}
+
 struct l5_real real = {
 #define L5_REAL_RAW(name)	.name = raw_##name,
 	L5_REAL(L5_REAL_RAW)
