@@ -220,9 +220,12 @@ static void ep_unlock(struct ep *ep)
 {
 	atomic_store_explicit(&ep->busy, 0, memory_order_seq_cst);
 	/* closed meanwhile, and whoever did it found it taken */
-	if (l5_unlikely(atomic_load(&ep->fd) < 0 && ep->bucket) &&
-	    ep_trylock(ep))
+	if (l5_likely(atomic_load(&ep->fd) >= 0 || !ep->bucket) ||
+	    !fd_own_begin())
+		return;
+	if (ep_trylock(ep))
 		ep_clear(ep);
+	fd_own_end();
 }
 
 /* For epoll_ctl(): false if it is this thread that has it. */
@@ -564,14 +567,20 @@ void ep_put(struct ep *ep)
 
 void ep_shared(struct ep *ep)
 {
-	ep_settle(ep);
+	if (fd_own_begin()) {
+		ep_settle(ep);
+		fd_own_end();
+	}
 	atomic_store(&ep->off, true);
 }
 
 void ep_polled(struct ep *ep)
 {
 	atomic_store(&ep->eager, true);
-	ep_settle(ep);
+	if (fd_own_begin()) {
+		ep_settle(ep);
+		fd_own_end();
+	}
 }
 
 void ep_before_fork(void)
@@ -765,9 +774,8 @@ out:
 	return ret;
 }
 
-EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+static int ctl(struct ep *ep, int epfd, int op, int fd, struct epoll_event *ev)
 {
-	struct ep *ep = fd_ep(epfd);
 	int ret, saved = errno;
 
 	if (ep && fd_forked())
@@ -803,17 +811,34 @@ EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	return ret;
 }
 
+EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	int ret;
+
+	/* in most programs there are none of either */
+	if (!fd_ep(epfd) && !fd_ep(fd))
+		return syscall(SYS_epoll_ctl, epfd, op, fd, ev);
+	if (!fd_own_begin())
+		return syscall(SYS_epoll_ctl, epfd, op, fd, ev);
+	ret = ctl(fd_ep(epfd), epfd, op, fd, ev);
+	fd_own_end();
+	return ret;
+}
+
 static int created(int fd)
 {
 	int saved = errno;
 	struct ep *ep;
 
-	if (fd < 0)
+	if (fd < 0 || !fd_own_begin()) {
+		errno = saved;
 		return fd;
+	}
 	fd_new(fd);
 	ep = fd_ours() ? ep_new(fd) : NULL;
 	if (ep)
 		fd_set_ep(fd, ep);
+	fd_own_end();
 	errno = saved;
 	return fd;
 }
@@ -825,11 +850,16 @@ EXPORT int epoll_create1(int flags)
 
 EXPORT int epoll_create(int size)
 {
+#ifdef SYS_epoll_create
+	/* a filter may know one of the two alone */
+	return created(syscall(SYS_epoll_create, size));
+#else
 	if (size <= 0) {
 		errno = EINVAL;
 		return -1;
 	}
 	return epoll_create1(0);
+#endif
 }
 
 /* Waiting */
@@ -1128,7 +1158,7 @@ static int try_hot(struct ep *ep, const struct wait *w, bool *ask,
 		ns = now - begun < ns ? ns - (now - begun) : 0;
 	if (!n && !*ask && ns && atomic_load(&ep->hots)) {
 		*start = now;
-		if (l5_adapt_wait_for(&ep->adapt, hot_ready, ep, start, ns)) {
+		if (fd_wait_for(&ep->adapt, hot_ready, ep, start, ns)) {
 			now = l5_map_now();
 			/* nor is who always has to wait to starve others */
 			if (now - ep->asked >= ep->ask)
@@ -1151,7 +1181,10 @@ static int settled_wait(struct ep *ep, const struct wait *w, bool now,
 	int n;
 
 	atomic_fetch_add(&ep->sleepers, 1);
-	ep_settle(ep);
+	if (l5_unlikely(atomic_load(&ep->laters)) && fd_own_begin()) {
+		ep_settle(ep);
+		fd_own_end();
+	}
 	n = kernel_wait(w, now, start);
 	atomic_fetch_sub(&ep->sleepers, 1);
 	return n;
@@ -1201,7 +1234,8 @@ static struct ep *ep_of(int epfd, const struct epoll_event *ev)
 {
 	struct ep *ep = fd_ep(epfd);
 
-	return ep && !fd_forked() && (uintptr_t)ev >= 65536 ? ep : NULL;
+	return ep && !fd_forked() && !sandbox_careful() &&
+	       (uintptr_t)ev >= 65536 ? ep : NULL;
 }
 
 EXPORT int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)

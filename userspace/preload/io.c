@@ -134,7 +134,10 @@ static int rest_of(const struct iovec *iov, int n, size_t done,
 
 /* Receiving */
 
-/* The rest of MSG_WAITALL, by the kernel. */
+/*
+ * The rest of MSG_WAITALL, by the kernel; by the system call that the program
+ * made, since a filter may know no other.
+ */
 static ssize_t recv_rest(int fd, const struct iovec *iov, int n, size_t done,
 			 int flags)
 {
@@ -144,7 +147,10 @@ static ssize_t recv_rest(int fd, const struct iovec *iov, int n, size_t done,
 	ssize_t ret;
 
 	msg.msg_iovlen = rest_of(iov, n, done, rest);
-	ret = real.recvmsg(fd, &msg, flags);
+	if (n == 1)
+		ret = real.recv(fd, rest->iov_base, rest->iov_len, flags);
+	else
+		ret = real.recvmsg(fd, &msg, flags);
 	if (ret < 0)
 		errno = saved;
 	return ret > 0 ? (ssize_t)done + ret : (ssize_t)done;
@@ -355,13 +361,13 @@ static void keep_error(int fd, int error)
 
 	if (error == EAGAIN || error == EINTR || error == EPIPE)
 		return;
-	if (syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain,
-		    &len) || domain == AF_UNIX)
-		return;
+	/* within a use nobody is becoming careful */
 	s = sock_look(fd);
 	if (!s)
 		return;
-	atomic_store(&s->error, error);
+	if (!syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain,
+		     &len) && domain != AF_UNIX)
+		atomic_store(&s->error, error);
 	sock_done();
 }
 
@@ -375,6 +381,26 @@ static ssize_t kept_error(struct sock *s)
 		return TO_KERNEL;
 	errno = error;
 	return -1;
+}
+
+/*
+ * The rest of a send that had begun when the library became careful, by a call
+ * that no filter refuses. How many bytes went.
+ */
+static size_t write_rest(int fd, const struct iovec *rest, int n)
+{
+	size_t done = 0;
+	ssize_t ret;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		ret = real.write(fd, rest[i].iov_base, rest[i].iov_len);
+		if (ret > 0)
+			done += ret;
+		if (ret < 0 || (size_t)ret < rest[i].iov_len)
+			break;
+	}
+	return done;
 }
 
 /*
@@ -422,6 +448,10 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 		} else if (++fruitless == L5_FRUITLESS) {
 			break;
 		}
+		if (sandbox_careful()) {
+			ret = L5_TRY_AGAIN;
+			break;
+		}
 		if (done) {
 			k = rest_of(iov, n, done, rest);
 			ret = l5_map_trysend(s->map, fd, rest, k);
@@ -447,7 +477,11 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 		int saved = errno;
 
 		msg.msg_iovlen = rest_of(iov, n, done, rest);
-		ret = real.sendmsg(fd, &msg, flags | MSG_NOSIGNAL);
+		if (sandbox_careful())
+			ret = dontwait ? 0 : write_rest(fd, rest,
+							msg.msg_iovlen);
+		else
+			ret = real.sendmsg(fd, &msg, flags | MSG_NOSIGNAL);
 		if (ret > 0)
 			done += ret;
 		else if (ret < 0)

@@ -34,6 +34,9 @@ bool policy_maps(void);
 /* If not: why, for people. */
 const char *policy_why(void);
 
+/* Are there rules by place, so that the next three may ask the kernel? */
+bool policy_places(void);
+
 /**
  * policy_connect() - a socket is about to be connected
  * @fd: the socket

@@ -170,7 +170,7 @@ static enum verdict consider(struct look *l, uint64_t ns, uint64_t *start)
 		l5_adapt_init(&adapt);
 		adapt_known = true;
 	}
-	if (!l5_adapt_wait_for(&adapt, look_ready, l, start, ns))
+	if (!fd_wait_for(&adapt, look_ready, l, start, ns))
 		return SLEEP;
 	look(l);
 	return !l->others && l->ready ? ANSWERED : ASK;
