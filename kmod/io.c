@@ -568,8 +568,9 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 
 /*
  * A send of no bytes, which means nothing to TCP, is L5_IOC_DOORBELL and
- * L5_IOC_UNLOCK for who has the rings mapped and is refused ioctl(). A peer that
- * closed is told only of what was published: TCP answers no send of nothing.
+ * L5_IOC_UNLOCK for who has the rings mapped and is refused ioctl(). A peer
+ * that closed is told only of what was published: TCP answers no send of
+ * nothing.
  *
  * Return: true if that is all there is to do.
  */

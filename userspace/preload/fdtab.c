@@ -93,7 +93,7 @@ static bool fenced(void)
 	       SANDBOX_FENCED;
 }
 
-/* A thread that says that it is inside says so before it looks, or we see it. */
+/* A thread that is inside said so before it looked, or has yet to look. */
 static int barrier_all(void)
 {
 	int ret = 0;

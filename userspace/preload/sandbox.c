@@ -153,7 +153,7 @@ void sandbox_family(int family)
 
 /* What the child did, in memory that it shares. */
 static struct {
-	atomic_int passed;	/* the calls that the library cannot do without */
+	atomic_int passed;	/* the calls that the library needs */
 	atomic_int waits;	/* it may be waited for */
 	atomic_int says;	/* something may be said */
 	atomic_int sockets;	/* and sockets of our family may be made */
