@@ -332,6 +332,7 @@ static int l5_wait_rx(struct l5_sock *l5, long *timeo, bool may_spin,
 	u64 start, ns = 0;
 	int err = 0;
 
+	l5_ring_owed(l5);
 	if (!*timeo) {
 		/* who asked once and for all to be told polls no more */
 		l5_arm_rx(l5);
@@ -563,6 +564,28 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 	return l5_ring_sendmsg(l5, msg, len);
 }
 
+/*
+ * A send of no bytes, which means nothing to TCP, is L5_IOC_DOORBELL and
+ * L5_IOC_UNLOCK for who has the rings mapped and is refused ioctl(). A peer
+ * that closed is told only of what was published: TCP answers no send of
+ * nothing.
+ *
+ * Return: true if that is all there is to do.
+ */
+static bool l5_send_nothing(struct l5_sock *l5, const struct msghdr *msg)
+{
+	if (l5_state(l5) != L5_SHM)
+		return false;
+	l5_ring_owed(l5);
+	if (l5->conn->rdma)
+		l5_rdma_push(l5->conn, true);
+	l5_conn_unlocked(l5->conn, l5->end);
+	if (test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
+	    l5_ring_used(l5->conn, l5->end))
+		l5_send_to_closed(l5);
+	return msg->msg_flags & L5_MSG_BELL;
+}
+
 /**
  * l5_sendmsg() - send on a socket in any state
  * @sock: the socket
@@ -581,6 +604,8 @@ int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	err = l5_connecting(l5, nonblock, sock_sndtimeo(&l5->sk, nonblock));
 	if (err)
 		return err;
+	if (unlikely(!len) && l5_send_nothing(l5, msg))
+		return 0;
 	if (l5_tx_rings(l5))
 		return l5_shm_sendmsg(l5, msg, len);
 	if (l5->proto == L5PROTO_UNIX && msg->msg_controllen) {
@@ -920,6 +945,8 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 	if (readable) {
 		l5_poll_done(l5);
 		mask |= EPOLLIN | EPOLLRDNORM;
+	} else {
+		l5_ring_owed(l5);
 	}
 	if (READ_ONCE(l5->boot->sk->sk_shutdown) & SEND_SHUTDOWN)
 		return mask;

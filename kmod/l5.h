@@ -554,6 +554,7 @@ u32 l5_ring_used(struct l5_conn *conn, int end);
 u32 l5_ring_extent(const struct l5_sock *l5);
 bool l5_ring_readable(struct l5_sock *l5);
 bool l5_ring_writable(struct l5_sock *l5);
+void l5_ring_owed(struct l5_sock *l5);
 void l5_ring_violation(struct l5_sock *l5);
 
 /* lock.c */

@@ -167,6 +167,35 @@ void l5_ring_freed(struct l5_sock *l5)
 		l5_bell(peer, &peer->ctrl->tx_wait, true);
 }
 
+/**
+ * l5_ring_owed() - ring for the peer where a process here could not
+ * @l5: a socket in state L5_SHM
+ *
+ * A filter of system calls may refuse, to who mapped this end, the call that
+ * rings. It was about to make it since it had seen the peer's wait word, and
+ * only a ring clears that; so no barrier is needed here. What the peer says is
+ * a hint: a lie has it woken for nothing.
+ *
+ * Context: process.
+ */
+void l5_ring_owed(struct l5_sock *l5)
+{
+	const struct l5_ctrl *own = l5_own(l5)->ctrl;
+	struct l5_end *peer = l5_peer(l5);
+	const struct l5_ctrl *ctrl = peer->ctrl;
+	s64 used;
+	int bells = 0;
+
+	if (l5_load(&ctrl->rx_wait) &&
+	    l5_load(&own->tx_tail) != l5_load(&ctrl->rx_head))
+		bells |= L5_BELL_DATA;
+	used = l5_load(&ctrl->tx_tail) - l5_load(&own->rx_head);
+	if (l5_load(&ctrl->tx_wait) && used <= (s64)peer->size / 2)
+		bells |= L5_BELL_ROOM;
+	if (unlikely(bells))
+		l5_conn_ring(l5->conn, !l5->end, bells);
+}
+
 /*
  * Is a header word one that came with its record, and all of it not yet? Then
  * it says so, see L5_NOTIFY_ONE. What was read is good only if it is still so

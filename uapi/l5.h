@@ -391,11 +391,18 @@ struct l5_map_info {
  *	whoever calls this counts the time, and does the plain send() or recv()
  *	if that is up.
  * L5_IOC_UNLOCK: wake who sleeps for the lock word.
+ *
+ * For a program that may make no ioctl(), send() of no bytes is
+ * L5_IOC_DOORBELL and L5_IOC_UNLOCK in one; with L5_MSG_BELL, a flag that means
+ * nothing to TCP, it says nothing of errors and takes none. Calls that wait for
+ * data ring, too.
  */
 #define L5_IOC_MAP_INFO		_IOWR('L', 0xc0, __u32)
 #define L5_IOC_DOORBELL		_IO('L', 0xc1)
 #define L5_IOC_ARM		_IO('L', 0xc2)
 #define L5_IOC_LOCK		_IO('L', 0xc3)
 #define L5_IOC_UNLOCK		_IO('L', 0xc4)
+
+#define L5_MSG_BELL		0x10	/* MSG_PROBE */
 
 #endif /* _UAPI_LINUX_L5_H */

@@ -164,6 +164,15 @@ struct l5_map {
 	uint64_t asked;
 };
 
+/*
+ * Called once a filter of system calls has refused a call to the module; for
+ * who wants to do without from then on. May be NULL.
+ */
+extern void (*l5_map_refused)(void);
+
+/* Not 0: come back soon, and make no calls for the sake of waiting. */
+extern uint32_t l5_map_hush;
+
 /**
  * l5_map_live() - make l5_map_mine() work in this process
  *

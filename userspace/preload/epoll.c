@@ -223,9 +223,12 @@ static void ep_unlock(struct ep *ep)
 {
 	atomic_store_explicit(&ep->busy, 0, memory_order_seq_cst);
 	/* closed meanwhile, and whoever did it found it taken */
-	if (l5_unlikely(atomic_load(&ep->fd) < 0 && ep->bucket) &&
-	    ep_trylock(ep))
+	if (l5_likely(atomic_load(&ep->fd) >= 0 || !ep->bucket) ||
+	    !fd_own_begin())
+		return;
+	if (ep_trylock(ep))
 		ep_clear(ep);
+	fd_own_end();
 }
 
 /* For epoll_ctl(): false if it is this thread that has it. */
@@ -574,14 +577,20 @@ void ep_put(struct ep *ep)
 
 void ep_shared(struct ep *ep)
 {
-	ep_settle(ep);
+	if (fd_own_begin()) {
+		ep_settle(ep);
+		fd_own_end();
+	}
 	atomic_store(&ep->off, true);
 }
 
 void ep_polled(struct ep *ep)
 {
 	atomic_store(&ep->eager, true);
-	ep_settle(ep);
+	if (fd_own_begin()) {
+		ep_settle(ep);
+		fd_own_end();
+	}
 }
 
 void ep_before_fork(void)
@@ -775,9 +784,8 @@ out:
 	return ret;
 }
 
-EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+static int ctl(struct ep *ep, int epfd, int op, int fd, struct epoll_event *ev)
 {
-	struct ep *ep = fd_ep(epfd);
 	int ret, saved = errno;
 	uintptr_t held;
 
@@ -818,20 +826,37 @@ EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	return ret;
 }
 
+EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	int ret;
+
+	/* in most programs there are none of either */
+	if (!fd_ep(epfd) && !fd_ep(fd))
+		return syscall(SYS_epoll_ctl, epfd, op, fd, ev);
+	if (!fd_own_begin())
+		return syscall(SYS_epoll_ctl, epfd, op, fd, ev);
+	ret = ctl(fd_ep(epfd), epfd, op, fd, ev);
+	fd_own_end();
+	return ret;
+}
+
 static int created(int fd)
 {
 	int saved = errno;
 	uintptr_t held;
 	struct ep *ep;
 
-	if (fd < 0)
+	if (fd < 0 || !fd_own_begin()) {
+		errno = saved;
 		return fd;
+	}
 	fd_new(fd);
 	held = sig_hold();
 	ep = fd_ours() ? ep_new(fd) : NULL;
 	if (ep)
 		fd_set_ep(fd, ep);
 	sig_release(held);
+	fd_own_end();
 	errno = saved;
 	return fd;
 }
@@ -843,11 +868,16 @@ EXPORT int epoll_create1(int flags)
 
 EXPORT int epoll_create(int size)
 {
+#ifdef SYS_epoll_create
+	/* a filter may know one of the two alone */
+	return created(syscall(SYS_epoll_create, size));
+#else
 	if (size <= 0) {
 		errno = EINVAL;
 		return -1;
 	}
 	return epoll_create1(0);
+#endif
 }
 
 /* Waiting */
@@ -1156,8 +1186,8 @@ static int try_hot(struct ep *ep, const struct wait *w, bool *ask,
 		ns = now - begun < ns ? ns - (now - begun) : 0;
 	if (!n && !*ask && ns && atomic_load(&ep->hots)) {
 		*start = now;
-		paid = l5_adapt_wait_for(&ep->adapt, hot_ready, ep, start, ns,
-					 w->seen);
+		paid = fd_wait_for(&ep->adapt, hot_ready, ep, start, ns,
+				   w->seen);
 		stats_poll_look(paid);
 		if (paid) {
 			now = l5_map_now();
@@ -1185,7 +1215,10 @@ static int settled_wait(struct ep *ep, const struct wait *w, bool now,
 
 	sig_settle();
 	atomic_fetch_add(&ep->sleepers, 1);
-	ep_settle(ep);
+	if (l5_unlikely(atomic_load(&ep->laters)) && fd_own_begin()) {
+		ep_settle(ep);
+		fd_own_end();
+	}
 	n = kernel_wait(w, now, start);
 	atomic_fetch_sub(&ep->sleepers, 1);
 	return n;
@@ -1243,7 +1276,8 @@ static struct ep *ep_of(int epfd, const struct epoll_event *ev)
 {
 	struct ep *ep = fd_ep(epfd);
 
-	return ep && !fd_forked() && (uintptr_t)ev >= 65536 ? ep : NULL;
+	return ep && !fd_forked() && !sandbox_careful() &&
+	       (uintptr_t)ev >= 65536 ? ep : NULL;
 }
 
 EXPORT int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)

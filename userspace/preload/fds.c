@@ -77,10 +77,22 @@ EXPORT int dup3(int from, int to, int flags)
 
 EXPORT int dup2(int from, int to)
 {
+#ifdef SYS_dup2
+	int ret;
+
 	/* of equals it only says whether there is such a descriptor */
+	if (from != to)
+		fd_new(to);
+	/* a filter of system calls may know this one alone */
+	ret = syscall(SYS_dup2, from, to);
+	if (ret >= 0 && from != to)
+		fd_copy(from, to);
+	return ret;
+#else
 	if (from == to)
 		return syscall(SYS_fcntl, from, F_GETFD) < 0 ? -1 : to;
 	return dup3(from, to, 0);
+#endif
 }
 
 EXPORT int __dup2(int from, int to)
@@ -161,14 +173,20 @@ EXPORT int connect(int fd, const struct sockaddr *sa, socklen_t len)
 	/* AF_UNSPEC ends a connection, and its rings are not the next one's */
 	if (fd_is_sock(fd_word(fd)))
 		fd_forget(fd);
-	if (policy_connect(fd, sa, len))
-		fd_leave(fd);
+	if (l5_unlikely(policy_places()) && fd_own_begin()) {
+		if (policy_connect(fd, sa, len))
+			fd_leave(fd);
+		fd_own_end();
+	}
 	return real.connect(fd, sa, len);
 }
 
 EXPORT int listen(int fd, int backlog)
 {
-	policy_listen(fd);
+	if (l5_unlikely(policy_places()) && fd_own_begin()) {
+		policy_listen(fd);
+		fd_own_end();
+	}
 	return syscall(SYS_listen, fd, backlog);
 }
 

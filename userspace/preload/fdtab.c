@@ -30,6 +30,7 @@
 
 enum {
 	WAIT_MAX = 1000,	/* yields to who is inside a closed socket */
+	SETTLE_MAX = 1000,	/* ms for who is inside anything */
 	LEARN_MAX = 64,		/* calls until a socket is looked at again */
 	NEST = 4,		/* uses that interrupt each other in a thread */
 	POOL_BYTES = 16384,
@@ -42,6 +43,7 @@ enum {
  * @fd: by which descriptor
  * @depth: how many of them are in use
  * @open: how many of these a handler may come upon
+ * @own: how often it is between fd_own_begin() and fd_own_end()
  * @tid: whose it is, 0 nobody's; one whose thread has ended is free too
  * @next: all of them; never changes
  */
@@ -51,17 +53,22 @@ struct user {
 	int fd[NEST];
 	atomic_uint depth;
 	unsigned int open;
+	atomic_uint own;
 	atomic_int tid;
 	struct user *next;
 } __attribute__((aligned(L5_LINE)));
 
-struct fd_entry *_Atomic fd_chunks[FD_CHUNKS];
+/* Most programs need no other. */
+static struct fd_entry first_chunk[FD_CHUNK];
+struct fd_entry *_Atomic fd_chunks[FD_CHUNKS] = { first_chunk };
 atomic_uint fd_forks;
 atomic_uint fd_mapped;
 
 static __thread struct user *me __attribute__((tls_model("initial-exec")));
 static struct user *_Atomic users;
 static atomic_uint users_n, users_claims, users_scanned;
+/* Threads that get a place to publish, which they have no place to say in. */
+static atomic_uint claiming;
 
 static atomic_int fd_nolife = 1;
 static atomic_int *life = &fd_nolife;
@@ -75,8 +82,6 @@ static enum l5_stats_how never = L5_STATS_HOW_NO_TABLE;
  * have 65530 in all.
  */
 static unsigned int maps_max = 1000;
-/* Without membarrier(2) each use has a full barrier. */
-static bool fenced = true;
 
 /* Sockets that nobody finds any more, and memory for new ones. */
 static struct sock *_Atomic retired;
@@ -84,6 +89,25 @@ static struct sock *pool;
 static atomic_flag pool_busy = ATOMIC_FLAG_INIT;
 static atomic_flag reaping = ATOMIC_FLAG_INIT;
 static atomic_flag forgetting = ATOMIC_FLAG_INIT;
+
+/* Without membarrier(2) each use has a full barrier. */
+static bool fenced(void)
+{
+	return atomic_load_explicit(&sandbox_terms, memory_order_relaxed) &
+	       SANDBOX_FENCED;
+}
+
+/* A thread that is inside said so before it looked, or has yet to look. */
+static int barrier_all(void)
+{
+	int ret = 0;
+
+	if (!fenced())
+		ret = syscall(SYS_membarrier,
+			      MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+	atomic_thread_fence(memory_order_seq_cst);
+	return ret;
+}
 
 static int get_int(int fd, int level, int name, int *value)
 {
@@ -113,16 +137,18 @@ struct fd_entry *fd_entry_make(int fd)
 	c = fd_entry(fd);
 	if (c)
 		return c;
-	c = more(len);
-	errno = saved;
-	if (!c)
+	if (!fd_own_begin())
 		return NULL;
-	if (!atomic_compare_exchange_strong(&fd_chunks[fd >> FD_CHUNK_BITS],
-					    &old, c)) {
+	c = more(len);
+	if (c && !atomic_compare_exchange_strong(&fd_chunks[fd >>
+							    FD_CHUNK_BITS],
+						 &old, c)) {
 		munmap(c, len);
 		c = old;
 	}
-	return &c[fd & (FD_CHUNK - 1)];
+	fd_own_end();
+	errno = saved;
+	return c ? &c[fd & (FD_CHUNK - 1)] : NULL;
 }
 
 /* Sockets: memory */
@@ -164,8 +190,7 @@ static bool used_by_others(const struct sock *s)
 	struct user *u;
 	int i;
 
-	if (!fenced)
-		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+	barrier_all();
 	for (u = atomic_load(&users); u; u = u->next)
 		for (i = 0; u != me && i < NEST; i++)
 			if (atomic_load(&u->used[i]) == s)
@@ -220,16 +245,14 @@ static void reap(void)
 	if (!atomic_load(&retired) || atomic_flag_test_and_set(&reaping))
 		return;
 	s = atomic_exchange(&retired, NULL);
-	if (!fenced &&
-	    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0)) {
+	/* the look at what is published is not to move up */
+	if (barrier_all()) {
 		/* a filter of system calls, perhaps: then nothing is freed */
 		for (; s; s = next) {
 			next = s->next;
 			retire(s);
 		}
 	}
-	/* the look at what is published is not to move up */
-	atomic_thread_fence(memory_order_seq_cst);
 	for (; s; s = next) {
 		next = s->next;
 		if (in_use(s)) {
@@ -322,7 +345,7 @@ static struct user *user_more(int tid)
  * place is taken back when it is found dead; to look for the dead costs a
  * system call each, and is done so rarely that a new thread pays for two.
  */
-static struct user *user_claim(void)
+static struct user *user_claim_now(void)
 {
 	int tid = syscall(SYS_gettid), saved = errno;
 	struct user *u = user_claim_free(tid, false);
@@ -338,6 +361,102 @@ static struct user *user_claim(void)
 	errno = saved;
 	me = u;
 	return u;
+}
+
+static struct user *user_claim(void)
+{
+	struct user *u = NULL;
+
+	atomic_fetch_add(&claiming, 1);
+	if (!sandbox_careful())
+		u = user_claim_now();
+	atomic_fetch_sub(&claiming, 1);
+	return u;
+}
+
+/* Calls that the program did not ask for */
+
+bool fd_own_begin(void)
+{
+	struct user *u = me;
+	unsigned int n;
+
+	if (!sandbox_may())
+		return false;
+	if (l5_unlikely(!u)) {
+		u = user_claim();
+		if (!u)
+			return false;
+	}
+	n = atomic_load_explicit(&u->own, memory_order_relaxed);
+	atomic_store_explicit(&u->own, n + 1, memory_order_relaxed);
+	/* AI: said, then looked; the other half is fd_settle()'s */
+	if (l5_unlikely(fenced()))
+		atomic_thread_fence(memory_order_seq_cst);
+	else
+		atomic_signal_fence(memory_order_seq_cst);
+	if (l5_likely(!sandbox_careful()))
+		return true;
+	atomic_store_explicit(&u->own, n, memory_order_release);
+	return false;
+}
+
+void fd_own_end(void)
+{
+	struct user *u = me;
+	unsigned int n = atomic_load_explicit(&u->own, memory_order_relaxed);
+
+	atomic_store_explicit(&u->own, n - 1, memory_order_release);
+}
+
+static bool user_inside(const struct user *u)
+{
+	int i;
+
+	if (atomic_load(&u->own))
+		return true;
+	for (i = 0; i < NEST; i++)
+		if (atomic_load(&u->used[i]))
+			return true;
+	return false;
+}
+
+/* Is any other thread that lives in the middle of something? */
+static bool others_inside(void)
+{
+	struct user *u;
+	int tid;
+
+	if (atomic_load(&claiming))
+		return true;
+	for (u = atomic_load(&users); u; u = u->next) {
+		tid = atomic_load(&u->tid);
+		if (u != me && tid && user_inside(u) && !thread_ended(tid))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Others are out in no time but for a thread that has no CPU, or is stopped in
+ * a debugger. Nothing else is waited for, so it has an end.
+ */
+void fd_settle(void)
+{
+	struct timespec ms = { .tv_nsec = 1000000 };
+	int i;
+
+	/* AI: sandbox_terms were set before */
+	barrier_all();
+	for (i = 0; i < SETTLE_MAX && others_inside(); i++)
+		syscall(SYS_nanosleep, &ms, NULL);
+	fd_left();
+}
+
+void fd_left(void)
+{
+	ep_before_fork();
+	atomic_store(&fd_mapped, 0);
 }
 
 /*
@@ -370,7 +489,7 @@ static void unlock_left(struct sock *s, int fd)
 			old = l5_load(word);
 		}
 		h->key = 0;
-		syscall(SYS_ioctl, fd, L5_IOC_UNLOCK, i);
+		s->map->ops->lock_wake(s->map, fd, i);
 	}
 }
 
@@ -670,7 +789,8 @@ static struct sock *count_use(int fd, uintptr_t word)
 		return NULL;
 	/* a word that has changed is not ours to change */
 	if (map_after < 0) {
-		if (l5_likely(!stats_wanted) || say_never(fd, word))
+		if (l5_likely(!stats_wanted) || sandbox_careful() ||
+		    say_never(fd, word))
 			atomic_compare_exchange_strong(&e->word, &word,
 						       FD_OTHER);
 		return NULL;
@@ -681,13 +801,24 @@ static struct sock *count_use(int fd, uintptr_t word)
 		atomic_compare_exchange_strong(&e->word, &word, counted(word));
 		return NULL;
 	}
+	if (!fd_own_begin())
+		return NULL;
 	held = sig_hold();
 	s = learn(e, fd, word);
 	sig_release(held);
 	if (s)
 		sig_mapped();
+	fd_own_end();
 	errno = saved;
 	return s;
+}
+
+/* It was said what is used: the rest of it, where there are special terms. */
+static bool on_terms(void)
+{
+	if (fenced())
+		atomic_thread_fence(memory_order_seq_cst);
+	return !sandbox_careful();
 }
 
 struct sock *sock_find(int fd, uintptr_t word, bool count)
@@ -726,18 +857,17 @@ struct sock *sock_find(int fd, uintptr_t word, bool count)
 	for (;;) {
 		s = (struct sock *)word;
 		atomic_store_explicit(&u->used[d], s, memory_order_relaxed);
-		/* pairs with reap() */
-		if (l5_unlikely(fenced))
-			atomic_thread_fence(memory_order_seq_cst);
-		else
-			atomic_signal_fence(memory_order_seq_cst);
+		/* pairs with reap(); and AI, with fd_settle() */
+		atomic_signal_fence(memory_order_seq_cst);
+		if (l5_unlikely(atomic_load_explicit(&sandbox_terms,
+						     memory_order_relaxed)))
+			if (!on_terms())
+				goto out;
 		word = fd_word(fd);
 		if (l5_likely((struct sock *)word == s))
 			break;
-		if (!fd_is_sock(word)) {
-			sock_done();
-			return NULL;
-		}
+		if (!fd_is_sock(word))
+			goto out;
 	}
 	if (l5_unlikely(!l5_map_mine(s->map))) {
 		sock_done();
@@ -745,6 +875,10 @@ struct sock *sock_find(int fd, uintptr_t word, bool count)
 		return NULL;
 	}
 	return s;
+
+out:
+	sock_done();
+	return NULL;
 }
 
 void sock_done(void)
@@ -767,32 +901,21 @@ static void say_closed(int fd, uintptr_t word)
 	int saved = errno, transport;
 
 	/* of a copy that was never used there is nothing to say */
-	if (!(word & FD_MADE) && !FD_USES(word))
+	if ((!(word & FD_MADE) && !FD_USES(word)) || !fd_own_begin())
 		return;
 	if (map_after < 0)
 		say_never(fd, word);
 	else if (!get_int(fd, SOL_L5, L5_TRANSPORT, &transport) &&
 		 by_rings(transport))
 		not_mapped(fd, word, L5_STATS_HOW_CLOSED, FD_USES(word));
+	fd_own_end();
 	errno = saved;
 }
 
-static void entry_clear(struct fd_entry *e, int fd)
+static bool entry_empty(struct fd_entry *e)
 {
-	uintptr_t word = atomic_exchange(&e->word, 0);
-	struct reg *r = atomic_exchange(&e->reg, NULL);
-
-	if (r)
-		reg_dead(r);
-	if (fd_is_sock(word))
-		wait_for_others((struct sock *)word);
-	if (l5_unlikely(stats_wanted)) {
-		if ((word & FD_KIND) == FD_COUNTS)
-			say_closed(fd, word);
-		else if (word == FD_OTHER)
-			stats_forget(fd);
-	}
-	word_put(word);
+	return !atomic_load_explicit(&e->word, memory_order_acquire) &&
+	       !atomic_load_explicit(&e->reg, memory_order_relaxed);
 }
 
 /* Is there more to it than a count? */
@@ -804,11 +927,47 @@ static bool entry_matters(struct fd_entry *e)
 	       atomic_load_explicit(&e->reg, memory_order_relaxed);
 }
 
+/*
+ * A count is dropped without much ado. What takes calls of ours stays where
+ * they are not made, and is never looked at again.
+ */
+static void entry_clear(struct fd_entry *e, int fd)
+{
+	struct reg *r;
+	uintptr_t word;
+	bool own;
+
+	do {
+		word = atomic_load(&e->word);
+		own = entry_matters(e);
+		if (own && !fd_own_begin())
+			return;
+		if (atomic_compare_exchange_strong(&e->word, &word, 0))
+			break;
+		if (own)
+			fd_own_end();
+	} while (1);
+	r = atomic_exchange(&e->reg, NULL);
+	if (r)
+		reg_dead(r);
+	if (fd_is_sock(word))
+		wait_for_others((struct sock *)word);
+	if (l5_unlikely(stats_wanted)) {
+		if ((word & FD_KIND) == FD_COUNTS)
+			say_closed(fd, word);
+		else if (word == FD_OTHER)
+			stats_forget(fd);
+	}
+	word_put(word);
+	if (own)
+		fd_own_end();
+}
+
 void fd_forget(int fd)
 {
 	struct fd_entry *e = fd_entry(fd);
 
-	if (!e || (entry_matters(e) && !fd_ours()))
+	if (!e || entry_empty(e) || (entry_matters(e) && !fd_ours()))
 		return;
 	entry_clear(e, fd);
 }
@@ -818,7 +977,7 @@ void fd_new(int fd)
 {
 	struct fd_entry *e = fd_entry(fd);
 
-	if (e)
+	if (e && !entry_empty(e))
 		entry_clear(e, fd);
 }
 
@@ -891,7 +1050,7 @@ void fd_forget_range(unsigned int first, unsigned int last)
 
 		if (!e)
 			fd |= FD_CHUNK - 1;
-		else if (atomic_load(&e->word) || atomic_load(&e->reg))
+		else if (!entry_empty(e))
 			entry_clear(e, fd);
 	}
 }
@@ -979,11 +1138,14 @@ static void forget_parent(void)
 	stats_forked();
 	atomic_flag_clear(&pool_busy);
 	atomic_flag_clear(&reaping);
+	atomic_store(&claiming, 0);
 	for (u = atomic_load(&users); u; u = u->next) {
 		for (i = 0; i < NEST; i++)
 			atomic_store(&u->used[i], NULL);
 		atomic_store(&u->depth, 0);
 		u->open = 0;
+		if (u != me)
+			atomic_store(&u->own, 0);
 		atomic_store(&u->tid, u == me ? (int)syscall(SYS_gettid) : 0);
 	}
 	ep_forget_parent();
@@ -1002,24 +1164,39 @@ static void forget_parent(void)
 	}
 }
 
-bool fd_ours(void)
+static bool ours(void)
 {
-	int saved = errno, pid = syscall(SYS_getpid);
+	int pid = syscall(SYS_getpid);
 
-	errno = saved;
 	if (l5_unlikely(fd_forked())) {
 		/* a second thread of the child, or a handler, does without */
 		if (atomic_flag_test_and_set(&forgetting))
 			return false;
 		if (fd_forked()) {
-			fenced = fenced ||
-				 syscall(SYS_membarrier, REGISTER, 0, 0);
+			if (!fenced() && syscall(SYS_membarrier, REGISTER, 0,
+						 0))
+				atomic_fetch_or(&sandbox_terms,
+						SANDBOX_FENCED);
 			forget_parent();
 			atomic_store(life, pid);
 		}
 		atomic_flag_clear(&forgetting);
 	}
 	return atomic_load_explicit(life, memory_order_relaxed) == pid;
+}
+
+bool fd_ours(void)
+{
+	int saved = errno;
+	bool is;
+
+	/* until it is tried out there is nothing that could be */
+	if (sandbox_untried() || !fd_own_begin())
+		return false;
+	is = ours();
+	fd_own_end();
+	errno = saved;
+	return is;
 }
 
 /* From now on a child may change what the descriptors share. */
@@ -1033,29 +1210,38 @@ static void in_child(void)
 {
 	/* should another thread have been at it in the parent */
 	atomic_flag_clear(&forgetting);
+	if (sandbox_untried())
+		return;
 	atomic_store(life, 0);
 	sig_in_child();
 	fd_ours();
 }
 
-void fd_start(int after, int maps)
+void fd_live(void)
 {
 	int pid = syscall(SYS_getpid), saved = errno;
 	atomic_int *word = more(sysconf(_SC_PAGESIZE));
 
-	if (!word)
+	if (!word || madvise(word, sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
+		map_after = -1;
 		return;
-	if (madvise(word, sysconf(_SC_PAGESIZE), MADV_WIPEONFORK))
-		return;
+	}
 	atomic_store(word, pid);
 	life = word;
 	fd_life = word;
-	fenced = syscall(SYS_membarrier, REGISTER, 0, 0);
+	if (!syscall(SYS_membarrier, REGISTER, 0, 0))
+		atomic_fetch_and(&sandbox_terms, ~SANDBOX_FENCED);
+	errno = saved;
+}
+
+void fd_start(int after, int maps)
+{
 	pthread_atfork(before_fork, NULL, in_child);
 	map_after = after;
 	if (after < 0)
 		never = policy_how();
 	if (maps >= 0)
 		maps_max = maps;
-	errno = saved;
+	if (!sandbox_untried())
+		fd_live();
 }

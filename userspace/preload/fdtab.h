@@ -37,6 +37,7 @@
 
 #include "../lib/map.h"
 #include "policy.h"
+#include "sandbox.h"
 
 struct reg;
 struct l5_stats_sock;
@@ -139,12 +140,67 @@ static inline bool fd_is_sock(uintptr_t word)
 }
 
 /**
+ * fd_own_begin() - begin to make calls that the program did not ask for
+ *
+ * Where it is not by a socket's use that others see that. May be nested; any
+ * thread that is becoming careful waits for fd_own_end(), so nobody sleeps
+ * until then.
+ *
+ * Return: false if none are to be made; then there is nothing to end.
+ */
+bool fd_own_begin(void);
+
+/**
+ * fd_own_end() - no more of them
+ */
+void fd_own_end(void);
+
+/**
+ * fd_wait_for() - l5_adapt_wait_for() where no socket is in use
+ */
+static inline __attribute__((always_inline))
+bool fd_wait_for(struct l5_adapt *a, bool (*ready)(const void *arg),
+		 const void *arg, uint64_t *start, uint64_t ns, uint64_t seen)
+{
+	uint32_t polls;
+	bool got;
+
+	if (l5_adapt_look(a, ready, arg, &polls))
+		return true;
+	/* from here on it yields, and asks for the time */
+	if (!fd_own_begin()) {
+		*start = 0;
+		return false;
+	}
+	got = l5_adapt_slow_for(a, ready, arg, polls, start, ns, seen);
+	fd_own_end();
+	return got;
+}
+
+/**
+ * fd_settle() - nobody is to make such calls any more: wait until nobody does
+ *
+ * After sandbox_terms say so. Tells the kernel all that it does not know.
+ */
+void fd_settle(void);
+
+/**
+ * fd_left() - likewise, without waiting
+ */
+void fd_left(void);
+
+/**
  * fd_start() - make the table
  * @map_after: map a socket once it was read or written so often; negative:
  *	never map any
  * @maps_max: so many at once at most; negative: the default
  */
 void fd_start(int map_after, int maps_max);
+
+/**
+ * fd_live() - the rest of it, which takes calls that a filter may refuse
+ */
+void fd_live(void);
 
 /* The slow half of sock_use(). */
 struct sock *sock_find(int fd, uintptr_t word, bool count);

@@ -249,7 +249,10 @@ static bool wait_tx(struct sock *s, struct pause *p)
 
 /* Receiving */
 
-/* The rest of MSG_WAITALL, by the kernel. */
+/*
+ * The rest of MSG_WAITALL, by the kernel; by the system call that the program
+ * made, since a filter may know no other.
+ */
 static ssize_t recv_rest(int fd, const struct iovec *iov, int n, size_t done,
 			 int flags)
 {
@@ -260,7 +263,10 @@ static ssize_t recv_rest(int fd, const struct iovec *iov, int n, size_t done,
 
 	msg.msg_iovlen = rest_of(iov, n, done, rest);
 	sig_settle();
-	ret = real.recvmsg(fd, &msg, flags);
+	if (n == 1)
+		ret = real.recv(fd, rest->iov_base, rest->iov_len, flags);
+	else
+		ret = real.recvmsg(fd, &msg, flags);
 	if (ret < 0)
 		errno = saved;
 	return ret > 0 ? (ssize_t)done + ret : (ssize_t)done;
@@ -520,6 +526,26 @@ static ssize_t kept_error(struct sock *s)
 }
 
 /*
+ * The rest of a send that had begun when the library became careful, by a call
+ * that no filter refuses. How many bytes went.
+ */
+static size_t write_rest(int fd, const struct iovec *rest, int n)
+{
+	size_t done = 0;
+	ssize_t ret;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		ret = real.write(fd, rest[i].iov_base, rest[i].iov_len);
+		if (ret > 0)
+			done += ret;
+		if (ret < 0 || (size_t)ret < rest[i].iov_len)
+			break;
+	}
+	return done;
+}
+
+/*
  * Send through the ring; @s is in use, and not any more afterwards. Returns as
  * ring_recv().
  */
@@ -569,6 +595,10 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 		} else if (++fruitless == L5_FRUITLESS) {
 			break;
 		}
+		if (sandbox_careful()) {
+			ret = L5_TRY_AGAIN;
+			break;
+		}
 		if (done) {
 			k = rest_of(iov, n, done, rest);
 			ret = l5_map_trysend(s->map, fd, rest, k);
@@ -602,7 +632,11 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 			return done;
 		msg.msg_iovlen = rest_of(iov, n, done, rest);
 		sig_settle();
-		ret = real.sendmsg(fd, &msg, flags | MSG_NOSIGNAL);
+		if (sandbox_careful())
+			ret = dontwait ? 0 : write_rest(fd, rest,
+							msg.msg_iovlen);
+		else
+			ret = real.sendmsg(fd, &msg, flags | MSG_NOSIGNAL);
 		if (ret > 0)
 			done += ret;
 		else if (ret < 0)

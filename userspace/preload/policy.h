@@ -42,6 +42,9 @@ enum l5_stats_how policy_how(void);
 /* What applies where no rule on a port or an address does, and why. */
 const char *policy_mode(void);
 
+/* Are there rules by place, so that the next three may ask the kernel? */
+bool policy_places(void);
+
 /**
  * policy_connect() - a socket is about to be connected
  * @fd: the socket

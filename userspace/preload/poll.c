@@ -177,7 +177,7 @@ static enum verdict weigh(struct look *l, uint64_t ns, uint64_t *start,
 		adapt_known = true;
 	}
 	/* what is there comes before the signal */
-	paid = l5_adapt_wait_for(&adapt, look_ready, l, start, ns, seen);
+	paid = fd_wait_for(&adapt, look_ready, l, start, ns, seen);
 	stats_poll_look(paid);
 	if (!paid && l5_no_signal(seen))
 		return SLEEP;

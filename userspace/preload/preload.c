@@ -38,6 +38,7 @@
 #include "fdtab.h"
 #include "policy.h"
 #include "real.h"
+#include "sandbox.h"
 #include "signal.h"
 #include "stats.h"
 #endif
@@ -82,6 +83,23 @@ static unsigned int parse_sockets(const char *s)
 				set |= 1u << i;
 	}
 	return set;
+}
+
+/* Calls that the program did not ask for: only if it may, see sandbox.h. */
+static int own_begin(void)
+{
+#ifdef L5_FULL
+	return fd_own_begin();
+#else
+	return 1;
+#endif
+}
+
+static void own_end(void)
+{
+#ifdef L5_FULL
+	fd_own_end();
+#endif
 }
 
 /* Say why the program gets other sockets than it could. */
@@ -149,8 +167,15 @@ __attribute__((constructor)) static void start(void)
 {
 	int loaded = l5_family_loaded();
 
+#ifdef L5_FULL
+	sandbox_start();
+	sandbox_family(loaded > 0 ? loaded : 0);
+	/* a call more, that a filter may not know: then each socket is asked */
+	labels = sandbox_untried();
+#endif
 	read_env();
-	labels = l5_family_labels();
+	if (!labels)
+		labels = l5_family_labels();
 	if (loaded > 0)
 		family = loaded;
 #ifdef L5_FULL
@@ -253,6 +278,10 @@ static int l5_socket(int type, int l5proto)
 		complain_once(off);
 		return -1;
 	}
+#ifdef L5_FULL
+	if (atomic_load(&sandbox_terms) & SANDBOX_PLAIN)
+		return -1;
+#endif
 	f = family_to_try();
 	if (!f)
 		return -1;
@@ -299,8 +328,9 @@ EXPORT int socket(int af, int type, int protocol)
 
 	read_env();
 	l5proto = l5proto_of(af, type, protocol);
-	if (l5proto >= 0) {
+	if (l5proto >= 0 && own_begin()) {
 		fd = l5_socket(type, l5proto);
+		own_end();
 		errno = saved;
 		if (fd >= 0)
 			return made(fd, 0);
@@ -332,9 +362,10 @@ EXPORT int setsockopt(int fd, int level, int name, const void *value,
 {
 	int saved = errno, ret;
 
-	if (level == SOL_SOCKET && for_bootstrap(name)) {
+	if (level == SOL_SOCKET && for_bootstrap(name) && own_begin()) {
 		if (is_l5(fd))
 			level = SOL_L5_SOCKET;
+		own_end();
 		errno = saved;
 	}
 	ret = syscall(SYS_setsockopt, fd, level, name, value, len);

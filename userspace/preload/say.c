@@ -11,7 +11,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef L5_FULL
+#include "sandbox.h"
+#endif
 #include "say.h"
+
+#ifndef L5_FULL
+/* Mode socket makes no calls later than the program's own. */
+static bool sandbox_careful(void)
+{
+	return false;
+}
+#endif
 
 #define LINE_MAX_LEN	320
 
@@ -83,7 +94,7 @@ void say(const char *format, ...)
 	size_t at = 0;
 	va_list ap;
 
-	if (!say_wanted || !may_say())
+	if (!say_wanted || sandbox_careful() || !may_say())
 		goto out;
 	at = put(line, at, "l5: pid ");
 	at = put_int(line, at, syscall(SYS_getpid));

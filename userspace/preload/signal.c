@@ -32,6 +32,7 @@
 
 #include "fdtab.h"
 #include "real.h"
+#include "sandbox.h"
 #include "signal.h"
 
 #define SIGNALS		64
@@ -185,6 +186,9 @@ ENTRY static bool inside(const ucontext_t *uc, bool coming)
 {
 	uintptr_t code = code_of(uc), sp = stack_of(uc);
 
+	/* to put it back takes calls of our own, and nothing is held for long */
+	if (sandbox_careful())
+		return false;
 	if (coming || (code >= (uintptr_t)__start_l5_signal_entry &&
 		       code < (uintptr_t)__stop_l5_signal_entry))
 		sp = 0;
@@ -415,7 +419,8 @@ EXPORT int sigaction(int sig, const struct sigaction *act,
 	if (sig < 1 || sig > SIGNALS || internal(sig))
 		return real.sigaction(sig, act, old);
 	last = atomic_load(&latest[sig]);
-	if (!act || (!last && bare(act) && !to_hear(sig, act)) || !ours()) {
+	if (!act || (!last && bare(act) && !to_hear(sig, act)) ||
+	    sandbox_careful() || !ours()) {
 		ret = real.sigaction(sig, act, old);
 		if (!ret && old)
 			translate(sig, old, last);

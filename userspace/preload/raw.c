@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * syscall(), for us and for programs: see raw.h.
+ *
+ * A program's goes through here since a filter of system calls is often put in
+ * by it (libseccomp does), and descriptors are closed by it. What is not looked
+ * at is made as libc makes it, and no frame of ours is in the way of a call
+ * that comes back twice.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/prctl.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "fdtab.h"
+#include "raw.h"
+#include "real.h"
+#include "sandbox.h"
+
+#if L5_RAW
+
+#undef syscall
+/* libc's declaration was of the other name */
+long syscall(long nr, ...);
+
+int close_range(unsigned int first, unsigned int last, int flags);
+
+/* More than there may be is read: it means nothing, and libc does the same. */
+#define ARGS(nr, a)							\
+	long a[6];							\
+	va_list ap_;							\
+	int i_;								\
+									\
+	va_start(ap_, nr);						\
+	for (i_ = 0; i_ < 6; i_++)					\
+		a[i_] = va_arg(ap_, long);				\
+	va_end(ap_)
+
+static inline long answer(long ret)
+{
+	if (l5_likely((unsigned long)ret < -4095ul))
+		return ret;
+	errno = -ret;
+	return -1;
+}
+
+long l5_syscall(long nr, ...)
+{
+	ARGS(nr, a);
+
+	return answer(l5_raw(nr, a[0], a[1], a[2], a[3], a[4], a[5]));
+}
+
+EXPORT long syscall(long nr, ...)
+{
+	ARGS(nr, a);
+
+	switch (nr) {
+	case SYS_prctl:
+		sandbox_prctl(a[0], a[1], a[2]);
+		break;
+	case SYS_seccomp:
+		sandbox_seccomp(a[0], (void *)a[2]);
+		break;
+	case SYS_close:
+		fd_forget(a[0]);
+		break;
+#ifdef SYS_dup2
+	case SYS_dup2:
+		return dup2(a[0], a[1]);
+#endif
+	case SYS_dup3:
+		return dup3(a[0], a[1], a[2]);
+	case SYS_close_range:
+		return close_range(a[0], a[1], a[2]);
+	}
+	return answer(l5_raw(nr, a[0], a[1], a[2], a[3], a[4], a[5]));
+}
+
+#endif /* L5_RAW */
+
+static int raw_prctl(int op, unsigned long a, unsigned long b, unsigned long c,
+		     unsigned long d)
+{
+#if L5_RAW
+	return l5_syscall(SYS_prctl, op, a, b, c, d);
+#else
+	return syscall(SYS_prctl, op, a, b, c, d);
+#endif
+}
+
+EXPORT int prctl(int op, ...)
+{
+	unsigned long a[4];
+	va_list ap;
+	int i;
+
+	va_start(ap, op);
+	for (i = 0; i < 4; i++)
+		a[i] = va_arg(ap, unsigned long);
+	va_end(ap);
+	sandbox_prctl(op, a[0], a[1]);
+	return raw_prctl(op, a[0], a[1], a[2], a[3]);
+}
