@@ -1222,6 +1222,7 @@ void fd_live(void)
 	int pid = syscall(SYS_getpid), saved = errno;
 	atomic_int *word = more(sysconf(_SC_PAGESIZE));
 
+	sig_start();
 	if (!word || madvise(word, sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
 		map_after = -1;
 		return;

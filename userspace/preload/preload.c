@@ -180,7 +180,6 @@ __attribute__((constructor)) static void start(void)
 		family = loaded;
 #ifdef L5_FULL
 	real_find();
-	sig_start();
 	stats_start();
 	ep_start(env_number(L5_ENV_ASK, NUMBER_MAX));
 	fd_start(map_after(), env_number(L5_ENV_MAPS, NUMBER_MAX));

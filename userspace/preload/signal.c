@@ -300,10 +300,11 @@ static action_fn *const entries[2] = { entry_0, entry_1 };
 
 static bool ours(void)
 {
-	int pid = syscall(SYS_getpid);
+	int pid;
 
 	if (l5_unlikely(!owner))
 		return false;
+	pid = syscall(SYS_getpid);
 	/* a child of clone(), that nobody told */
 	if (l5_unlikely(!atomic_load(owner)))
 		atomic_store(owner, pid);
