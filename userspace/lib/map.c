@@ -255,6 +255,16 @@ int l5_map_ask(int fd, struct l5_map_info *info, struct l5_area *area,
 	return 0;
 }
 
+int l5_map_watch(int fd, uint64_t *watch)
+{
+	struct l5_watch w = { .size = sizeof(w), .fd = fd };
+
+	if (syscall(SYS_ioctl, fd, L5_IOC_WATCH, &w) < 0)
+		return -1;
+	*watch = w.watch;
+	return 0;
+}
+
 /* More than there are; what does not fit is not known here, either. */
 enum { L5_MAP_AREAS = 32 };
 

@@ -185,6 +185,17 @@ int l5_map_ask(int fd, struct l5_map_info *info, struct l5_area *area,
 	       uint32_t n);
 
 /**
+ * l5_map_watch() - have the closing of its descriptors told
+ * @fd: a socket with rings
+ * @watch: what l5_map_watched() then says for as long as this process closes no
+ *	descriptor of it
+ *
+ * Return: 0, or -1 with errno: @fd is not, or not any more, such a socket, or
+ * this cannot be told.
+ */
+int l5_map_watch(int fd, uint64_t *watch);
+
+/**
  * l5_map_new() - map the rings of a connected socket
  * @fd: the socket
  *
@@ -301,6 +312,16 @@ static inline __attribute__((always_inline)) uintptr_t l5_frame(void)
 }
 
 #define l5_signal_fence()	__atomic_signal_fence(__ATOMIC_SEQ_CST)
+
+/*
+ * What was promised of descriptors, see l5_map_watch(). AK, pairs with AJ in
+ * the kernel: whoever has the number from a call that closed it, or has heard
+ * from one who has, sees that it was closed.
+ */
+static inline uint64_t l5_map_watched(const struct l5_map *m)
+{
+	return l5_load_acquire(&m->state->watch);
+}
 
 static inline __u64 *l5_map_tx_slot(const struct l5_map *m, uint64_t pos)
 {
