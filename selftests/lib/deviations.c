@@ -27,10 +27,6 @@
 	"turning TCP_QUICKACK off before connect() is overlooked: it would "\
 	"hold back the packet by which the two ends meet"
 
-#define EDGE_REASON							\
-	"a buffer that begins in memory and ends outside of it is SIGSEGV "\
-	"to the library, which copies; pointers to nowhere are EFAULT"
-
 /* A plain end of a mixed pair answers as TCP does. */
 #define BOTH_ENDS	(V_RING | V_FORCED)
 #define BOTH_TCP	(BOTH_ENDS & ~V_UN)
@@ -94,10 +90,6 @@ const struct deviation deviations[] = {
 	  "length 4 * 0", "length 4 * 1", false, QUICKACK_REASON, D_ALWAYS },
 	{ "set_fresh", "then getsockopt fresh 6 12", ONE_END,
 	  "length 4 * 0", "length 4 * 1", true, QUICKACK_REASON, D_ALWAYS },
-	{ "bad_pointers", "send(c->a, e, 200, 0)", V_RING,
-	  "*", "end: killed by signal 11", false, EDGE_REASON, D_FULL },
-	{ "hole_far_inside", "it is partial or a fault", V_RING,
-	  "*", "end: killed by signal 11", false, EDGE_REASON, D_FULL },
 	{ "epoll_two", "epoll", V_RING, "2 *", "1 *", true,
 	  "what the library finds ready it returns at once; what only the "
 	  "kernel knows (here a duplicate of a closed descriptor) may come "

@@ -14,7 +14,7 @@
  *
  * All that is rare goes to the kernel as it is: MSG_OOB, MSG_PEEK, MSG_TRUNC,
  * MSG_ERRQUEUE, control messages, addresses, no bytes at all, memory that is
- * none. (A buffer that is partly not there is a SIGSEGV and not EFAULT.) So is
+ * none, also if a copy finds that out in the middle of it (copy.h). So is
  * what waits for a ring's lock word, since any process that shares the socket
  * may have written to it, and only the kernel's wait hears signals.
  *
