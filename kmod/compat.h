@@ -20,6 +20,11 @@
 
 #define L5_KERNEL(a, b)	(LINUX_VERSION_CODE >= KERNEL_VERSION(a, b, 0))
 
+/* locks of files have a header of their own since 6.3 */
+#if L5_KERNEL(6, 3)
+#include <linux/filelock.h>
+#endif
+
 /* bind() and connect() take a type of their own since 7.0 */
 #ifdef L5_HAVE_SOCKADDR_UNSIZED
 #define l5_sockaddr	sockaddr_unsized
@@ -186,6 +191,41 @@ static inline bool l5_file_get(struct file *file)
 #else
 	return atomic_long_inc_not_zero(&file->f_count);
 #endif
+}
+
+/* what all kinds of locks have became a struct of its own in 6.9 */
+#if L5_KERNEL(6, 9)
+#define l5_lock_core(fl, field)		((fl)->c.flc_##field)
+#define l5_for_each_lock(fl, head)					\
+	list_for_each_entry(fl, head, c.flc_list)
+#else
+#define l5_lock_core(fl, field)		((fl)->fl_##field)
+#define l5_for_each_lock(fl, head)	list_for_each_entry(fl, head, fl_list)
+#endif
+
+static inline struct file *l5_lock_file(struct file_lock *fl)
+{
+	return l5_lock_core(fl, file);
+}
+
+static inline fl_owner_t l5_lock_owner(struct file_lock *fl)
+{
+	return l5_lock_core(fl, owner);
+}
+
+/* of this process, to read the last byte that a file can have */
+static inline void l5_lock_init(struct file_lock *fl, struct file *file,
+				const struct file_lock_operations *ops)
+{
+	locks_init_lock(fl);
+	l5_lock_core(fl, flags) = FL_POSIX;
+	l5_lock_core(fl, type) = F_RDLCK;
+	l5_lock_core(fl, owner) = current->files;
+	l5_lock_core(fl, pid) = current->tgid;
+	l5_lock_core(fl, file) = file;
+	fl->fl_start = OFFSET_MAX;
+	fl->fl_end = OFFSET_MAX;
+	fl->fl_ops = ops;
 }
 
 #endif /* L5_COMPAT_H */

@@ -19,6 +19,9 @@
  *   l5_mapper what one process has mapped of one end. Lives as long as its
  *             mappings do, references the l5_conn and not the socket. Its end
  *             tells that the process will not give back a lock word.
+ *   a watch   a lock of fcntl()'s kind on the socket's inode. It ends while a
+ *             descriptor is being closed, so before the file, and before the
+ *             l5_sock: it needs no reference, see watch.c.
  *   l5_view   the file behind vmas, of a mapper or a mailbox, by which their
  *             pages can be taken back.
  *
@@ -581,6 +584,9 @@ void l5_map_place(struct vm_area_struct *vma, struct l5_view *view,
 int l5_map_split(struct vm_area_struct *vma, unsigned long addr);
 int l5_map_mremap(struct vm_area_struct *vma);
 bool l5_map_forget(struct l5_end *e, u32 id, u32 *word, u32 old, u32 to);
+
+/* watch.c */
+int l5_watch(struct l5_sock *l5, void __user *arg);
 
 /* io.c */
 bool l5_rx_ended(struct l5_sock *l5);

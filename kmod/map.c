@@ -370,6 +370,7 @@ static const struct vm_operations_struct l5_map_ops = {
 static int l5_map_prepare(struct l5_sock *l5)
 {
 	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
+	static atomic_t serial = ATOMIC_INIT(0);
 	struct l5_map_state *state;
 	struct page *page;
 
@@ -398,6 +399,8 @@ static int l5_map_prepare(struct l5_sock *l5)
 		}
 		state->tx_size = own->size;
 		state->rx_size = peer->size;
+		/* as long as few are closed no two ends have the same */
+		state->watch = (u64)(u32)atomic_inc_return(&serial) << 32;
 		/*
 		 * R, pairs with S in l5_map_flag(): who changes what the flags
 		 * are made of sees the page, or we see the change
@@ -805,6 +808,7 @@ int l5_map_ioctl(struct l5_sock *l5, unsigned int cmd, unsigned long arg)
 	case L5_IOC_ARM:
 	case L5_IOC_LOCK:
 	case L5_IOC_UNLOCK:
+	case L5_IOC_WATCH:
 		break;
 	default:
 		return -ENOTTY;
@@ -827,6 +831,8 @@ int l5_map_ioctl(struct l5_sock *l5, unsigned int cmd, unsigned long arg)
 		return l5_map_arm(l5, arg);
 	case L5_IOC_LOCK:
 		return l5_map_lock(l5, arg);
+	case L5_IOC_WATCH:
+		return l5_map_prepare(l5) ?: l5_watch(l5, (void __user *)arg);
 	default:
 		return l5_map_unlock(l5, arg);
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every way to copy a large payload: the same bytes as memcpy(), and none
+ * Every way to copy a payload: the same bytes as memcpy(), and none
  * beyond, at each alignment of both ends.
  */
 #include <stdint.h>
@@ -15,24 +15,30 @@
 #define PAGE	4096u
 #define MOST	(2 * PAGE)
 
-typedef void copy_fn(void *to, const void *from, size_t n);
+typedef bool copy_fn(void *to, const void *from, size_t n);
 
-static void out_warm(void *to, const void *from, size_t n)
+static bool out_warm(void *to, const void *from, size_t n)
 {
 	struct l5_copy_walk w = { 0, 0 };
 
-	l5_copy_out(&w, to, from, n);
+	return l5_copy_out(&w, to, from, n);
 }
 
-static void out_cold(void *to, const void *from, size_t n)
+static bool out_cold(void *to, const void *from, size_t n)
 {
 	struct l5_copy_walk w = { (uintptr_t)to, L5_COPY_COLD };
 
-	l5_copy_out(&w, to, from, n);
+	return l5_copy_out(&w, to, from, n);
+}
+
+static bool small(void *to, const void *from, size_t n)
+{
+	return !n || l5_copy_small(to, from, n);
 }
 
 static copy_fn *const ways[] = {
-	l5_copy_past, l5_copy_words, l5_copy_in, out_warm, out_cold,
+	l5_copy_past, l5_copy_words, l5_copy_near, l5_copy_string, l5_copy_in,
+	out_warm, out_cold, small,
 };
 
 /* Pages, and after them one that nobody may touch. */
@@ -97,8 +103,9 @@ TEST_F(copy, each_alignment)
 			for (a = 0; a < 70; a += 3)
 				for (b = 0; b < 70; b += 5) {
 					memset(self->to, 0xa5, MOST);
-					ways[w](self->to + a, self->from + b,
-						lengths[l]);
+					ASSERT_EQ(true, ways[w](self->to + a,
+								self->from + b,
+								lengths[l]));
 					ASSERT_EQ(1, right(self->to,
 							   self->to + a,
 							   self->from + b,
@@ -119,7 +126,7 @@ TEST_F(copy, up_to_the_end)
 			uint8_t *from = self->from + MOST - n;
 
 			memset(self->to, 0xa5, MOST);
-			ways[w](to, from, n);
+			ASSERT_EQ(true, ways[w](to, from, n));
 			ASSERT_EQ(1, right(self->to, to, from, n));
 		}
 }

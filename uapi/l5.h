@@ -304,6 +304,8 @@ struct l5_area {
  * @rx_ring: likewise
  * @reserved: 0
  * @features: what the peer understands, of what a record may have: none so far
+ * @watch: another value as soon as a process that watches (L5_IOC_WATCH) has
+ *	closed a descriptor of this end; never what another end has
  *
  * A receiver reads @flags before it finds the ring empty: what was published
  * before the end comes before the end. Once it has copied bytes, and before it
@@ -324,7 +326,23 @@ struct l5_map_state {
 	__u32 rx_ring;
 	__u32 reserved;
 	__aligned_u64 features;
+	__aligned_u64 watch;
 };
+
+/**
+ * struct l5_watch - argument of L5_IOC_WATCH
+ * @size: bytes of this
+ * @fd: in: the descriptor by which the call is made
+ * @watch: in: 0; out: what l5_map_state.watch is for as long as the process
+ *	closes no descriptor of this socket
+ */
+struct l5_watch {
+	__u32 size;
+	__s32 fd;
+	__aligned_u64 watch;
+};
+
+#define L5_WATCH_SIZE_VER0	16
 
 /**
  * struct l5_map_info - argument of L5_IOC_MAP_INFO
@@ -391,6 +409,16 @@ struct l5_map_info {
  *	whoever calls this counts the time, and does the plain send() or recv()
  *	if that is up.
  * L5_IOC_UNLOCK: wake who sleeps for the lock word.
+ * L5_IOC_WATCH: have the closing of descriptors told. A process that keeps in
+ *	mind that a number means this socket compares l5_map_state.watch with
+ *	what this returned before it relies on that. They differ once the
+ *	process, that is whoever has the same descriptor table, has closed or
+ *	replaced any descriptor of this socket, by whatever means; then it makes
+ *	this call once more, which tells for one number what it means: EBADF, or
+ *	what is an error for any other file, if not this socket. What others
+ *	close, also a child of fork(), does not matter. It has a lock of the
+ *	kind of fcntl(F_SETLK), to read, of the last byte that a file can have;
+ *	EAGAIN if another such lock is in its way.
  *
  * For a program that may make no ioctl(), send() of no bytes is
  * L5_IOC_DOORBELL and L5_IOC_UNLOCK in one; with L5_MSG_BELL, a flag that means
@@ -402,6 +430,7 @@ struct l5_map_info {
 #define L5_IOC_ARM		_IO('L', 0xc2)
 #define L5_IOC_LOCK		_IO('L', 0xc3)
 #define L5_IOC_UNLOCK		_IO('L', 0xc4)
+#define L5_IOC_WATCH		_IOWR('L', 0xc5, struct l5_watch)
 
 #define L5_MSG_BELL		0x10	/* MSG_PROBE */
 

@@ -27,10 +27,6 @@
 	"turning TCP_QUICKACK off before connect() is overlooked: it would "\
 	"hold back the packet by which the two ends meet"
 
-#define EDGE_REASON							\
-	"a buffer that begins in memory and ends outside of it is SIGSEGV "\
-	"to the library, which copies; pointers to nowhere are EFAULT"
-
 #define SNDBUF_REASON							\
 	"a ring's size is fixed when the two ends meet: SO_SNDBUF set later "\
 	"says how much of it system calls use, and what is raised beyond it "\
@@ -107,10 +103,6 @@ const struct deviation deviations[] = {
 	  "1000", "-1 EAGAIN", false, SNDBUF_REASON, D_FULL },
 	{ "sndbuf_raised_from_little", "poll c->a", V_RING,
 	  "1 OUT|*", "0 ", false, SNDBUF_REASON, D_FULL },
-	{ "bad_pointers", "send(c->a, e, 200, 0)", V_RING,
-	  "*", "end: killed by signal 11", false, EDGE_REASON, D_FULL },
-	{ "hole_far_inside", "it is partial or a fault", V_RING,
-	  "*", "end: killed by signal 11", false, EDGE_REASON, D_FULL },
 	{ "epoll_two", "epoll", V_RING, "2 *", "1 *", true,
 	  "what the library finds ready it returns at once; what only the "
 	  "kernel knows (here a duplicate of a closed descriptor) may come "

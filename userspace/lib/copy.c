@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Large payloads into and out of rings.
+ * Payloads into and out of rings.
  *
  * Going in they go past the caches. Lines that are dirty in this CPU's are slow
  * to get for the one that will read them; those in memory it reads ahead.
@@ -14,25 +14,104 @@
  * and its vector registers are memory: there every byte moves twice for each
  * move. Words of its host's size are what it copies fastest.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <stdint.h>
 #include <string.h>
+#include <ucontext.h>
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
 #endif
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 #include "copy.h"
 
 #define LINE	64
-#define AHEAD	512
+/* what the CPU reads ahead by itself ends with each page */
+#define AHEAD	"512"
+/* From so many bytes on the CPU's own string moves are the fastest. */
+#define STRING	1024u
 
-/* A word wherever it lies; not what a compiler makes vectors of. */
-struct word {
-	uint64_t w;
-} __attribute__((packed, may_alias));
+#if L5_COPY_FIXUP
+
+/* All of them, of all files that are linked together; see ld(1). */
+extern const struct l5_copy_entry __start_l5_copy_table[]
+	__attribute__((visibility("hidden")));
+extern const struct l5_copy_entry __stop_l5_copy_table[]
+	__attribute__((visibility("hidden")));
+
+bool l5_copy_fault(int sig, siginfo_t *si, void *ucontext)
+{
+	const struct l5_copy_entry *e;
+	greg_t *ip = &((ucontext_t *)ucontext)->uc_mcontext.gregs[REG_RIP];
+
+	/* what somebody sent is not about an instruction */
+	if ((sig != SIGSEGV && sig != SIGBUS) || si->si_code <= 0)
+		return false;
+	for (e = __start_l5_copy_table; e < __stop_l5_copy_table; e++) {
+		if ((uintptr_t)&e->at + e->at != (uintptr_t)*ip)
+			continue;
+		*ip = (uintptr_t)&e->to + e->to;
+		return true;
+	}
+	return false;
+}
+
+/* A line in four moves; @store: the instruction of the stores, @ahead: more */
+#define COPY_LINE(store, ahead, to, from)				\
+	__asm__ goto("1: movdqu (%1), %%xmm0\n\t"			\
+		     "2: movdqu 16(%1), %%xmm1\n\t"			\
+		     "3: movdqu 32(%1), %%xmm2\n\t"			\
+		     "4: movdqu 48(%1), %%xmm3\n\t"			\
+		     ahead						\
+		     "5: " store " %%xmm0, (%0)\n\t"			\
+		     "6: " store " %%xmm1, 16(%0)\n\t"			\
+		     "7: " store " %%xmm2, 32(%0)\n\t"			\
+		     "8: " store " %%xmm3, 48(%0)\n\t"			\
+		     L5_COPY_ENTRY("1b", "%l[fault]")			\
+		     L5_COPY_ENTRY("2b", "%l[fault]")			\
+		     L5_COPY_ENTRY("3b", "%l[fault]")			\
+		     L5_COPY_ENTRY("4b", "%l[fault]")			\
+		     L5_COPY_ENTRY("5b", "%l[fault]")			\
+		     L5_COPY_ENTRY("6b", "%l[fault]")			\
+		     L5_COPY_ENTRY("7b", "%l[fault]")			\
+		     L5_COPY_ENTRY("8b", "%l[fault]")			\
+		     : : "r" (to), "r" (from)				\
+		     : "xmm0", "xmm1", "xmm2", "xmm3", "memory"		\
+		     : fault)
+
+/* Half a line in words, not in vectors */
+#define COPY_WORDS(to, from)						\
+	__asm__ goto("1: movq (%1), %%rax\n\t"				\
+		     "2: movq 8(%1), %%rcx\n\t"			\
+		     "3: movq 16(%1), %%rdx\n\t"			\
+		     "4: movq 24(%1), %%r8\n\t"			\
+		     "5: movq %%rax, (%0)\n\t"				\
+		     "6: movq %%rcx, 8(%0)\n\t"			\
+		     "7: movq %%rdx, 16(%0)\n\t"			\
+		     "8: movq %%r8, 24(%0)\n\t"			\
+		     L5_COPY_ENTRY("1b", "%l[fault]")			\
+		     L5_COPY_ENTRY("2b", "%l[fault]")			\
+		     L5_COPY_ENTRY("3b", "%l[fault]")			\
+		     L5_COPY_ENTRY("4b", "%l[fault]")			\
+		     L5_COPY_ENTRY("5b", "%l[fault]")			\
+		     L5_COPY_ENTRY("6b", "%l[fault]")			\
+		     L5_COPY_ENTRY("7b", "%l[fault]")			\
+		     L5_COPY_ENTRY("8b", "%l[fault]")			\
+		     : : "r" (to), "r" (from)				\
+		     : "rax", "rcx", "rdx", "r8", "memory" : fault)
+
+#else
+
+bool l5_copy_fault(int sig, siginfo_t *si, void *ucontext)
+{
+	(void)sig;
+	(void)si;
+	(void)ucontext;
+	return false;
+}
+
+#endif
 
 /**
  * l5_copy_emulated() - is this CPU QEMU's code generator?
@@ -62,29 +141,67 @@ bool l5_copy_emulated(void)
  * @to: where to
  * @from: where from, not overlapping
  * @n: bytes
+ *
+ * Return: as l5_copy_small(), also of those below.
  */
-void l5_copy_words(void *to, const void *from, size_t n)
+bool l5_copy_words(void *to, const void *from, size_t n)
 {
-	volatile struct word *t = to;
-	const volatile struct word *f = from;
+#if L5_COPY_FIXUP
+	const uint8_t *f = from;
+	uint8_t *t = to;
 
-	for (; n >= LINE; n -= LINE, t += 8, f += 8) {
-		uint64_t a = f[0].w, b = f[1].w, c = f[2].w, d = f[3].w;
+	for (; n >= LINE / 2; n -= LINE / 2, t += LINE / 2, f += LINE / 2)
+		COPY_WORDS(t, f);
+	return !n || l5_copy_small(t, f, n);
+fault:
+	return false;
+#else
+	memcpy(to, from, n);
+	return true;
+#endif
+}
 
-		t[0].w = a;
-		t[1].w = b;
-		t[2].w = c;
-		t[3].w = d;
-		a = f[4].w;
-		b = f[5].w;
-		c = f[6].w;
-		d = f[7].w;
-		t[4].w = a;
-		t[5].w = b;
-		t[6].w = c;
-		t[7].w = d;
-	}
-	memcpy((void *)t, (const void *)f, n);
+/**
+ * l5_copy_near() - copy within the caches
+ * @to: where to
+ * @from: where from, not overlapping
+ * @n: bytes
+ */
+bool l5_copy_near(void *to, const void *from, size_t n)
+{
+#if L5_COPY_FIXUP
+	const uint8_t *f = from;
+	uint8_t *t = to;
+
+	for (; n >= LINE; n -= LINE, t += LINE, f += LINE)
+		COPY_LINE("movdqu", "", t, f);
+	return !n || l5_copy_small(t, f, n);
+fault:
+	return false;
+#else
+	memcpy(to, from, n);
+	return true;
+#endif
+}
+
+/**
+ * l5_copy_string() - copy by the instruction that does it all
+ * @to: where to
+ * @from: where from, not overlapping
+ * @n: bytes
+ */
+bool l5_copy_string(void *to, const void *from, size_t n)
+{
+#if L5_COPY_FIXUP
+	__asm__ volatile("1: rep movsb\n"
+			 "2:\n\t"
+			 L5_COPY_ENTRY("1b", "2b")
+			 : "+D" (to), "+S" (from), "+c" (n) : : "memory");
+	return !n;
+#else
+	memcpy(to, from, n);
+	return true;
+#endif
 }
 
 /**
@@ -93,60 +210,65 @@ void l5_copy_words(void *to, const void *from, size_t n)
  * @from: where from, not overlapping
  * @n: bytes
  */
-void l5_copy_past(void *to, const void *from, size_t n)
+bool l5_copy_past(void *to, const void *from, size_t n)
 {
-#ifdef __SSE2__
+#if L5_COPY_FIXUP
 	size_t head = -(uintptr_t)to & (LINE - 1);
 	const uint8_t *f = from;
 	uint8_t *t = to;
+	bool done = true;
 
 	if (head > n)
 		head = n;
-	memcpy(t, f, head);
+	if (head && !l5_copy_small(t, f, head))
+		return false;
 	t += head;
 	f += head;
 	n -= head;
-	for (; n >= LINE; n -= LINE, t += LINE, f += LINE) {
-		__m128i a = _mm_loadu_si128((const __m128i *)f);
-		__m128i b = _mm_loadu_si128((const __m128i *)f + 1);
-		__m128i c = _mm_loadu_si128((const __m128i *)f + 2);
-		__m128i d = _mm_loadu_si128((const __m128i *)f + 3);
-
-		/* what the CPU reads ahead by itself ends with each page */
-		_mm_prefetch((const char *)f + AHEAD, _MM_HINT_NTA);
-		_mm_stream_si128((__m128i *)t, a);
-		_mm_stream_si128((__m128i *)t + 1, b);
-		_mm_stream_si128((__m128i *)t + 2, c);
-		_mm_stream_si128((__m128i *)t + 3, d);
-	}
+	for (; n >= LINE; n -= LINE, t += LINE, f += LINE)
+		COPY_LINE("movntdq", "prefetchnta " AHEAD "(%1)\n\t", t, f);
+	goto out;
+fault:
+	done = false;
+out:
 	/* a store-release does not order these: before A */
-	_mm_sfence();
-	to = t;
-	from = f;
-#endif
+	__asm__ volatile("sfence" : : : "memory");
+	return done && (!n || l5_copy_small(t, f, n));
+#else
 	memcpy(to, from, n);
+	return true;
+#endif
 }
 
 /* Asked once: in a virtual machine asking is an exit. */
 static bool l5_copy_by_words;
+/* Are those fast? (ERMS) */
+static bool l5_copy_by_string;
 
 static void __attribute__((constructor)) l5_copy_choose(void)
 {
+#if L5_COPY_FIXUP
+	unsigned int a, b, c, d;
+
+	if (__get_cpuid_count(7, 0, &a, &b, &c, &d))
+		l5_copy_by_string = b & 1U << 9;
+#endif
 	l5_copy_by_words = l5_copy_emulated();
 }
 
 /**
- * l5_copy_in() - copy a payload of L5_COPY_LARGE bytes or more into a ring
+ * l5_copy_in() - copy a payload into a ring
  * @to: in the ring
  * @from: where from
- * @n: bytes
+ * @n: bytes, at least one
  */
-void l5_copy_in(void *to, const void *from, size_t n)
+bool l5_copy_in(void *to, const void *from, size_t n)
 {
+	if (n < L5_COPY_LARGE)
+		return l5_copy_near(to, from, n);
 	if (l5_copy_by_words)
-		l5_copy_words(to, from, n);
-	else
-		l5_copy_past(to, from, n);
+		return l5_copy_words(to, from, n);
+	return l5_copy_past(to, from, n);
 }
 
 /* Has this reader gone through more memory than the caches hold? */
@@ -166,14 +288,17 @@ static bool l5_copy_cold(struct l5_copy_walk *w, void *to, size_t n)
  * @from: in the ring
  * @n: bytes
  */
-void l5_copy_out(struct l5_copy_walk *w, void *to, const void *from, size_t n)
+bool l5_copy_out(struct l5_copy_walk *w, void *to, const void *from, size_t n)
 {
 	bool cold = l5_copy_cold(w, to, n);
 
-	if (n < L5_COPY_LARGE || (!cold && !l5_copy_by_words))
-		memcpy(to, from, n);
-	else if (l5_copy_by_words)
-		l5_copy_words(to, from, n);
-	else
-		l5_copy_past(to, from, n);
+	if (n < L5_COPY_LARGE)
+		return l5_copy_near(to, from, n);
+	if (l5_copy_by_words)
+		return l5_copy_words(to, from, n);
+	if (cold)
+		return l5_copy_past(to, from, n);
+	if (l5_copy_by_string && n >= STRING)
+		return l5_copy_string(to, from, n);
+	return l5_copy_near(to, from, n);
 }

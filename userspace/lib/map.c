@@ -289,6 +289,16 @@ int l5_map_ask(int fd, struct l5_map_info *info, struct l5_area *area,
 	return 0;
 }
 
+int l5_map_watch(int fd, uint64_t *watch)
+{
+	struct l5_watch w = { .size = sizeof(w), .fd = fd };
+
+	if (syscall(SYS_ioctl, fd, L5_IOC_WATCH, &w) < 0)
+		return -1;
+	*watch = w.watch;
+	return 0;
+}
+
 /* More than there are; what does not fit is not known here, either. */
 enum { L5_MAP_AREAS = 32 };
 
@@ -743,10 +753,6 @@ static void l5_map_bytes(void *to, const void *from, size_t n)
 	volatile uint8_t *t = to;
 	const volatile uint8_t *f = from;
 
-	if (!L5_MAP_FLAT) {
-		memcpy(to, from, n);
-		return;
-	}
 	while (n--)
 		*t++ = *f++;
 }
@@ -757,33 +763,32 @@ static size_t l5_map_span(size_t at, size_t n, uint32_t size)
 	return L5_MAP_FLAT && n > size - at ? size - at : n;
 }
 
-static void l5_map_copy_in(struct l5_map *m, uint64_t pos, const void *from,
+/* Both return false for memory that is none, see copy.h. */
+static bool l5_map_copy_in(struct l5_map *m, uint64_t pos, const void *from,
 			   size_t n)
 {
 	size_t at = pos & (m->tx_size - 1);
 	size_t part = l5_map_span(at, n, m->tx_size);
 
-	if (!L5_MAP_FLAT && n >= L5_COPY_LARGE) {
-		l5_copy_in(m->tx + at, from, n);
-		return;
-	}
+	if (!L5_MAP_FLAT)
+		return l5_copy_in(m->tx + at, from, n);
 	l5_map_bytes(m->tx + at, from, part);
-	if (L5_MAP_FLAT && part < n)
+	if (part < n)
 		l5_map_bytes(m->tx, (const uint8_t *)from + part, n - part);
+	return true;
 }
 
-static void l5_map_copy_out(struct l5_map *m, uint64_t pos, void *to, size_t n)
+static bool l5_map_copy_out(struct l5_map *m, uint64_t pos, void *to, size_t n)
 {
 	size_t at = pos & (m->rx_size - 1);
 	size_t part = l5_map_span(at, n, m->rx_size);
 
-	if (!L5_MAP_FLAT) {
-		l5_copy_out(&m->rx_walk, to, m->rx + at, n);
-		return;
-	}
+	if (!L5_MAP_FLAT)
+		return l5_copy_out(&m->rx_walk, to, m->rx + at, n);
 	l5_map_bytes(to, m->rx + at, part);
-	if (L5_MAP_FLAT && part < n)
+	if (part < n)
 		l5_map_bytes((uint8_t *)to + part, m->rx, n - part);
+	return true;
 }
 
 /* Where in an array of buffers we are. */
@@ -841,8 +846,11 @@ static int l5_map_room(struct l5_map *m, size_t want)
 	return room < want ? room : want;
 }
 
-/* Payload of @len bytes at the tail; the header's line comes last. */
-static void l5_map_fill(struct l5_map *m, struct l5_iov *i, size_t len)
+/*
+ * Payload of @len bytes at the tail; the header's line comes last. False: not
+ * all of it is memory, and there is no record.
+ */
+static bool l5_map_fill(struct l5_map *m, struct l5_iov *i, size_t len)
 {
 	uint64_t pos = m->prod.tail + L5_HDR;
 	size_t line = L5_LINE - (pos & (L5_LINE - 1));
@@ -852,14 +860,17 @@ static void l5_map_fill(struct l5_map *m, struct l5_iov *i, size_t len)
 	while (len) {
 		part = l5_iov_part(i, &p, len);
 		if (pos == m->prod.tail + L5_HDR && part > line) {
-			l5_map_copy_in(m, pos + line, p + line, part - line);
-			l5_map_copy_in(m, pos, p, line);
-		} else {
-			l5_map_copy_in(m, pos, p, part);
+			if (!l5_map_copy_in(m, pos + line, p + line,
+					    part - line) ||
+			    !l5_map_copy_in(m, pos, p, line))
+				return false;
+		} else if (!l5_map_copy_in(m, pos, p, part)) {
+			return false;
 		}
 		pos += part;
 		len -= part;
 	}
+	return true;
 }
 
 static void l5_map_put_record(struct l5_map *m, size_t len)
@@ -903,7 +914,10 @@ static ssize_t l5_map_send_at(struct l5_map *m, int fd, const struct iovec *iov,
 				ret = L5_TRY_BROKEN;
 			break;
 		}
-		l5_map_fill(m, &i, len);
+		if (!l5_map_fill(m, &i, len)) {
+			ret = L5_TRY_ASK;
+			break;
+		}
 		l5_map_put_record(m, len);
 		done += len;
 	}
@@ -921,8 +935,11 @@ ssize_t l5_map_trysend(struct l5_map *m, int fd, const struct iovec *iov,
 	return l5_map_send_at(m, fd, iov, n, l5_frame());
 }
 
-/* What is at the cursors, into the buffers. */
-static void l5_map_drain(struct l5_map *m, struct l5_iov *i, uint64_t pos,
+/*
+ * What is at the cursors, into the buffers. False: not all of these is memory,
+ * and nothing is taken.
+ */
+static bool l5_map_drain(struct l5_map *m, struct l5_iov *i, uint64_t pos,
 			 size_t len)
 {
 	size_t part;
@@ -930,10 +947,12 @@ static void l5_map_drain(struct l5_map *m, struct l5_iov *i, uint64_t pos,
 
 	while (len) {
 		part = l5_iov_part(i, &p, len);
-		l5_map_copy_out(m, pos, p, part);
+		if (!l5_map_copy_out(m, pos, p, part))
+			return false;
 		pos += part;
 		len -= part;
 	}
+	return true;
 }
 
 /* The record that a stream goes on with: as l5_cons_peek(). */
@@ -968,8 +987,8 @@ static size_t l5_map_look(struct l5_map *m, struct l5_iov *i, size_t total,
 		part = c.len - c.off;
 		if (part > total - done)
 			part = total - done;
-		l5_map_drain(m, i, c.head + L5_HDR + c.off, part);
-		if (l5_map_gone(m))
+		if (!l5_map_drain(m, i, c.head + L5_HDR + c.off, part) ||
+		    l5_map_gone(m))
 			break;
 		done += part;
 		c.head += l5_rec_size(c.len);
@@ -993,8 +1012,8 @@ static size_t l5_map_take(struct l5_map *m, int fd, struct l5_iov *i,
 		part = c->len - c->off;
 		if (part > total - done)
 			part = total - done;
-		l5_map_drain(m, i, c->head + L5_HDR + c->off, part);
-		if (l5_map_gone(m))
+		if (!l5_map_drain(m, i, c->head + L5_HDR + c->off, part) ||
+		    l5_map_gone(m))
 			break;
 		l5_store(&m->own->rx_bytes, l5_load(&m->own->rx_bytes) + part);
 		freed += l5_cons_take(c, m->own, part);

@@ -194,6 +194,17 @@ int l5_map_ask(int fd, struct l5_map_info *info, struct l5_area *area,
 	       uint32_t n);
 
 /**
+ * l5_map_watch() - have the closing of its descriptors told
+ * @fd: a socket with rings
+ * @watch: what l5_map_watched() then says for as long as this process closes no
+ *	descriptor of it
+ *
+ * Return: 0, or -1 with errno: @fd is not, or not any more, such a socket, or
+ * this cannot be told.
+ */
+int l5_map_watch(int fd, uint64_t *watch);
+
+/**
  * l5_map_new() - map the rings of a connected socket
  * @fd: the socket
  *
@@ -358,6 +369,16 @@ bool l5_frame_over(uintptr_t frame, uintptr_t now)
 
 #define l5_signal_fence()	__atomic_signal_fence(__ATOMIC_SEQ_CST)
 
+/*
+ * What was promised of descriptors, see l5_map_watch(). AK, pairs with AJ in
+ * the kernel: whoever has the number from a call that closed it, or has heard
+ * from one who has, sees that it was closed.
+ */
+static inline uint64_t l5_map_watched(const struct l5_map *m)
+{
+	return l5_load_acquire(&m->state->watch);
+}
+
 static inline __u64 *l5_map_tx_slot(const struct l5_map *m, uint64_t pos)
 {
 	return (__u64 *)(m->tx + (pos & (m->tx_size - 1)));
@@ -474,8 +495,8 @@ int l5_map_lock_nap(int fd, unsigned int which);
  * l5_map_trysend() - send what there is room for
  * @m: the end
  * @fd: its socket
- * @iov: buffers, in all at least one byte; memory that cannot be read is a
- *	SIGSEGV and not EFAULT
+ * @iov: buffers, in all at least one byte; if some of that is no memory, see
+ *	copy.h, the record that it would have been in is not sent
  * @n: how many
  *
  * Return: bytes, or L5_TRY_*.
@@ -783,32 +804,6 @@ static inline void l5_map_woke_tx(struct l5_map *m, uint64_t start)
 /* Messages up to this length take the inline paths below. */
 #define L5_MAP_SMALL	256u
 
-/*
- * From the end to the start: the line with the header is written last. Not by a
- * call, since for so little it would cost more than the copy.
- */
-static inline __attribute__((always_inline))
-void l5_map_copy(uint8_t *to, const uint8_t *from, size_t n)
-{
-	/* what the compiler knows of the buffers says nothing about n */
-	__asm__("" : "+r" (to), "+r" (from));
-	if (l5_likely(n >= 16)) {
-		for (; n > 16; n -= 16)
-			memcpy(to + n - 16, from + n - 16, 16);
-		memcpy(to, from, 16);
-	} else if (n >= 8) {
-		memcpy(to + n - 8, from + n - 8, 8);
-		memcpy(to, from, 8);
-	} else if (n >= 4) {
-		memcpy(to + n - 4, from + n - 4, 4);
-		memcpy(to, from, 4);
-	} else {
-		to[n - 1] = from[n - 1];
-		to[n / 2] = from[n / 2];
-		to[0] = from[0];
-	}
-}
-
 /* What the paths below do not do; @entered: after l5_enter() */
 ssize_t l5_map_send1_slow(struct l5_map *m, int fd, const void *buf, size_t len,
 			  uintptr_t frame, bool entered);
@@ -856,7 +851,8 @@ ssize_t l5_map_send1(struct l5_map *m, int fd, const void *buf, size_t len)
 	 * header, and would take it away between two stores that are apart.
 	 */
 	l5_store((__u64 *)(tx + ((tail + size) & mask)), 0);
-	l5_map_copy((uint8_t *)(slot + 1), buf, len);
+	if (l5_unlikely(!l5_copy_small((uint8_t *)(slot + 1), buf, len)))
+		return l5_map_send1_slow(m, fd, buf, len, frame, true);
 	/* A, pairs with B */
 	l5_store_release(slot, (__u64)L5_REC_VALID << 32 | len);
 	/* V, pairs with W in the kernel, as l5_prod_publish() has it */
@@ -912,8 +908,8 @@ ssize_t l5_map_recv1(struct l5_map *m, int fd, void *buf, size_t len)
 			(n < len && l5_load((__u64 *)
 				(rx + ((head + l5_rec_size(n)) & mask))))))
 		return l5_map_recv1_slow(m, fd, buf, len, frame, true);
-	l5_map_copy(buf, (const uint8_t *)(slot + 1), n);
-	if (l5_map_gone(m))
+	if (l5_unlikely(!l5_copy_small(buf, (const uint8_t *)(slot + 1), n)) ||
+	    l5_map_gone(m))
 		return l5_map_recv1_slow(m, fd, buf, len, frame, true);
 	head += l5_rec_size(n);
 	l5_store(&own->rx_bytes, l5_load(&own->rx_bytes) + n);

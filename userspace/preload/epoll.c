@@ -739,7 +739,8 @@ static int ctl_later(struct ep *ep, int op, int fd,
 	bool adds;
 	int ret = 1;
 
-	if (!r || r->ep != ep || !fd_is_sock(fd_word(fd)))
+	/* one that is another file by now has no entry any more */
+	if (!r || r->ep != ep || !sock_known(fd))
 		return 1;
 	if (!ep_lock(ep))
 		return 1;

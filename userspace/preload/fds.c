@@ -11,10 +11,16 @@
  * O_NONBLOCK is followed here, so that EAGAIN can be answered without asking.
  * Options that only the kernel can keep, SO_RCVLOWAT and O_ASYNC, leave the
  * socket to it from then on.
+ *
+ * A thread that gets a table of descriptors of its own, by unshare(), clone()
+ * or close_range(), ends all mapping in the process: one number would be two
+ * things. By a system call of the program's own that is not seen, and then such
+ * a thread must not use numbers that are a mapped socket's in another's.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -27,6 +33,9 @@
 /* linux/close_range.h, which older systems lack */
 #ifndef CLOSE_RANGE_CLOEXEC
 #define CLOSE_RANGE_CLOEXEC	4
+#endif
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE	2
 #endif
 
 int __close(int fd);
@@ -41,12 +50,73 @@ EXPORT int close(int fd)
 
 EXPORT int __close(int fd) __attribute__((alias("close")));
 
+/* What glibc knows: nobody else is here. */
+extern char __libc_single_threaded;
+#pragma weak __libc_single_threaded
+
+static bool alone(void)
+{
+	const char *known = &__libc_single_threaded;
+
+	return known && *known;
+}
+
+/* This thread is about to get a table of its own. False: it is the only one. */
+static bool leaves_table(void)
+{
+	if (alone())
+		return false;
+	fd_give_up();
+	return true;
+}
+
 EXPORT int close_range(unsigned int first, unsigned int last, int flags)
 {
+	bool leaves = flags & CLOSE_RANGE_UNSHARE, told = true;
+	int ret;
+
+	if (leaves)
+		told = leaves_table();
 	if (!(flags & CLOSE_RANGE_CLOEXEC))
 		fd_forget_range(first, last);
-	return syscall(SYS_close_range, first, last, flags);
+	ret = syscall(SYS_close_range, first, last, flags);
+	if (!told)
+		fd_doubt();
+	return ret;
 }
+
+EXPORT int unshare(int flags)
+{
+	bool told = true;
+	int ret;
+
+	if (flags & CLONE_FILES)
+		told = leaves_table();
+	ret = syscall(SYS_unshare, flags);
+	if (!told)
+		fd_doubt();
+	return ret;
+}
+
+/* A child of vfork() is waited for; all others go on beside us. */
+EXPORT int clone(int (*fn)(void *arg), void *stack, int flags, void *arg, ...)
+{
+	void *ptid, *tls, *ctid;
+	va_list ap;
+
+	/* whether or not the caller has passed them */
+	va_start(ap, arg);
+	ptid = va_arg(ap, void *);
+	tls = va_arg(ap, void *);
+	ctid = va_arg(ap, void *);
+	va_end(ap);
+	if (flags & CLONE_VM && !(flags & (CLONE_FILES | CLONE_VFORK)))
+		fd_give_up();
+	return real.clone(fn, stack, flags, arg, ptid, tls, ctid);
+}
+
+EXPORT int __clone(int (*fn)(void *arg), void *stack, int flags, void *arg, ...)
+	__attribute__((nothrow, leaf, alias("clone")));
 
 EXPORT void closefrom(int low)
 {

@@ -31,6 +31,7 @@
 enum {
 	WAIT_MAX = 1000,	/* yields to who is inside a closed socket */
 	SETTLE_MAX = 1000,	/* ms for who is inside anything */
+	DOUBT_MAX = 4,		/* questions about one descriptor at a time */
 	LEARN_MAX = 64,		/* calls until a socket is looked at again */
 	NEST = 4,		/* uses that interrupt each other in a thread */
 	POOL_BYTES = 16384,
@@ -74,7 +75,7 @@ static atomic_int fd_nolife = 1;
 static atomic_int *life = &fd_nolife;
 const atomic_int *fd_life = &fd_nolife;
 
-static int map_after = -1;
+static atomic_int map_after = -1;
 /* If that is negative: why. */
 static enum l5_stats_how never = L5_STATS_HOW_NO_TABLE;
 /*
@@ -89,6 +90,8 @@ static struct sock *pool;
 static atomic_flag pool_busy = ATOMIC_FLAG_INIT;
 static atomic_flag reaping = ATOMIC_FLAG_INIT;
 static atomic_flag forgetting = ATOMIC_FLAG_INIT;
+
+static void entry_clear(struct fd_entry *e, int fd);
 
 /* Without membarrier(2) each use has a full barrier. */
 static bool fenced(void)
@@ -661,15 +664,28 @@ static uintptr_t counted(uintptr_t word)
 	return word;
 }
 
+/* Nobody has seen it. */
+static void sock_drop(struct sock *s)
+{
+	atomic_fetch_sub(&fd_mapped, 1);
+	stats_cancel(s->stat);
+	l5_map_put(s->map);
+	s->map = NULL;
+	if (!sock_free(s))
+		retire(s);
+}
+
 /*
  * It was used often enough to be worth a look. The word is replaced only if it
  * is still what it was, so a descriptor that was closed meanwhile is not taken
- * for the one we asked about; and if it looks the same, the state page of the
- * one we mapped says that it is closed.
+ * for the one we asked about. One that was closed behind our back is not,
+ * either: watched first, then mapped, it is the one that was watched if the
+ * page that was mapped says what the watch said, and was never closed since.
  */
 static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 {
 	uintptr_t other = FD_OTHER;
+	uint64_t watch;
 	int transport, status;
 	struct sock *s;
 
@@ -713,6 +729,10 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 		not_mapped(fd, word, L5_STATS_HOW_OPTIONS, 0);
 		goto never;
 	}
+	if (l5_map_watch(fd, &watch)) {
+		not_mapped(fd, word, L5_STATS_HOW_UNWATCHED, 0);
+		goto never;
+	}
 	s = sock_new();
 	if (!s)
 		goto not_now;
@@ -735,15 +755,22 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 	atomic_store(&s->error, 0);
 	atomic_store(&s->flags, names(fd) |
 		     (status & O_NONBLOCK ? SOCK_NONBLOCKING : 0));
+	s->stat = NULL;
+	if (l5_map_watched(s->map) != watch) {
+		/* was it closed? Ask again at the next use. */
+		sock_drop(s);
+		goto not_now;
+	}
 	mapped(fd, s, word, transport);
+	atomic_store(&e->watch, watch);
 	if (!atomic_compare_exchange_strong(&e->word, &word, (uintptr_t)s)) {
-		/* another thread was first, and nobody has seen this one */
-		atomic_fetch_sub(&fd_mapped, 1);
-		stats_cancel(s->stat);
-		l5_map_put(s->map);
-		s->map = NULL;
-		if (!sock_free(s))
-			retire(s);
+		/* another thread was first */
+		sock_drop(s);
+		return NULL;
+	}
+	/* fd_give_up() may not have seen this word */
+	if (map_after < 0) {
+		entry_clear(e, fd);
 		return NULL;
 	}
 	return s;
@@ -813,6 +840,47 @@ static struct sock *count_use(int fd, uintptr_t word)
 	return s;
 }
 
+/*
+ * A descriptor of this socket was closed. Was it this one? The kernel's answer
+ * is that of one moment, so it is noted with what was said just then; if the
+ * page says something else, that moment is over, or it is another socket. Not
+ * in a child of vfork(), whose descriptors these are not.
+ */
+static bool sock_sure(struct fd_entry *e, int fd, const struct sock *s)
+{
+	uint64_t watch = 0, now = l5_map_watched(s->map);
+	int saved = errno, i;
+	bool sure = false;
+
+	if (fd_ours()) {
+		for (i = 0; i < DOUBT_MAX && !sure; i++) {
+			if (l5_map_watch(fd, &watch))
+				break;
+			now = l5_map_watched(s->map);
+			sure = watch == now;
+		}
+	}
+	if (sure)
+		atomic_store(&e->watch, watch);
+	errno = saved;
+	return sure;
+}
+
+/* It is another file's number. */
+static void sock_stale(struct fd_entry *e, int fd, struct sock *s)
+{
+	uintptr_t word = (uintptr_t)s;
+	struct reg *r;
+
+	if (!fd_ours() || !atomic_compare_exchange_strong(&e->word, &word, 0))
+		return;
+	r = atomic_exchange(&e->reg, NULL);
+	if (r)
+		reg_dead(r);
+	say("fd %d: closed by a call that the library does not see", fd);
+	word_put((uintptr_t)s);
+}
+
 /* It was said what is used: the rest of it, where there are special terms. */
 static bool on_terms(void)
 {
@@ -825,6 +893,7 @@ struct sock *sock_find(int fd, uintptr_t word, bool count)
 {
 	uintptr_t now = (uintptr_t)__builtin_frame_address(0);
 	struct user *u = me;
+	struct fd_entry *e;
 	struct sock *s;
 	unsigned int d;
 
@@ -872,6 +941,14 @@ struct sock *sock_find(int fd, uintptr_t word, bool count)
 	if (l5_unlikely(!l5_map_mine(s->map))) {
 		sock_done();
 		fd_ours();
+		return NULL;
+	}
+	e = fd_entry(fd);
+	if (l5_unlikely(atomic_load_explicit(&e->watch, memory_order_relaxed) !=
+			l5_map_watched(s->map)) &&
+	    !sock_sure(e, fd, s)) {
+		sock_stale(e, fd, s);
+		sock_done();
 		return NULL;
 	}
 	return s;
@@ -1080,9 +1157,14 @@ static void copy_side(int from, int to)
 					       (word & FD_SIDES) | FD_COUNTS);
 }
 
+/*
+ * The copy is what the other is now known to have been when it was made: if
+ * nothing was closed up to now.
+ */
 void fd_copy(int from, int to)
 {
-	struct fd_entry *e;
+	struct fd_entry *e = fd_entry(from);
+	uint64_t watch = e ? atomic_load(&e->watch) : 0;
 	struct sock *s;
 
 	fd_new(to);
@@ -1094,8 +1176,10 @@ void fd_copy(int from, int to)
 		return;
 	}
 	e = fd_ours() ? fd_entry_make(to) : NULL;
-	if (e && sock_get(s))
+	if (e && l5_map_watched(s->map) == watch && sock_get(s)) {
+		atomic_store(&e->watch, watch);
 		word_put(atomic_exchange(&e->word, (uintptr_t)s));
+	}
 	sock_done();
 }
 
@@ -1118,6 +1202,45 @@ void fd_flag(int fd, unsigned int flag, bool on)
 	else
 		atomic_fetch_and(&s->flags, ~flag);
 	sock_done();
+}
+
+/* Tables of descriptors */
+
+void fd_doubt(void)
+{
+	struct fd_entry *e;
+	int i, j;
+
+	for (i = 0; i < FD_CHUNKS; i++) {
+		e = atomic_load(&fd_chunks[i]);
+		for (j = 0; e && j < FD_CHUNK; j++, e++)
+			/* what no socket says */
+			atomic_store(&e->watch, 0);
+	}
+}
+
+void fd_give_up(void)
+{
+	int saved = errno, i, j;
+	struct fd_entry *e;
+	uintptr_t word;
+
+	if (!fd_ours())
+		return;
+	never = L5_STATS_HOW_APART;
+	map_after = -1;
+	/* those who are about to enter a word see that, or are seen here */
+	for (i = 0; i < FD_CHUNKS; i++) {
+		e = atomic_load(&fd_chunks[i]);
+		for (j = 0; e && j < FD_CHUNK; j++) {
+			word = atomic_load(&e[j].word);
+			if (fd_is_sock(word))
+				entry_clear(&e[j], i * FD_CHUNK + j);
+			else if ((word & FD_KIND) == FD_EP)
+				ep_shared((struct ep *)(word - FD_EP));
+		}
+	}
+	errno = saved;
 }
 
 /* Processes */

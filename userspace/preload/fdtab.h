@@ -13,7 +13,14 @@
  * is not known goes to the kernel, which is coherent with what is mapped, and
  * is learnt again. All who close, or replace, a descriptor do it before the
  * kernel gives the number to somebody else. Should one be closed behind our
- * back, its socket's state page says that it is gone and the kernel is asked.
+ * back (a system call of the program's own, io_uring, a library that has libc's
+ * functions from elsewhere) the kernel tells in the state page of its socket,
+ * see L5_IOC_WATCH. So the entry of each number has what the kernel said when
+ * the number was last known to mean the socket, and as soon as that differs
+ * from what is in the page, the kernel is asked once more, before a byte moves.
+ *
+ * What is watched is a table of descriptors. A process whose threads do not all
+ * have the same (unshare(), clone()) maps nothing from then on.
  *
  * Looking up needs no lock: a thread publishes the object that it is about to
  * use, and looks whether it is still in the table; who took it out makes every
@@ -71,11 +78,16 @@ enum {
  * struct fd_entry - what is known of a descriptor
  * @word: see above
  * @reg: in which epoll set it was first registered, or NULL
+ * @watch: of a mapped socket: it is one as long as l5_map_watched() says this
+ *
+ * No two sockets ever say the same, so @watch need not change with @word: it
+ * is right, or leads to a question.
  */
 struct fd_entry {
 	atomic_uintptr_t word;
 	struct reg *_Atomic reg;
-};
+	_Atomic uint64_t watch;
+} __attribute__((aligned(32)));
 
 enum {
 	SOCK_NONBLOCKING = 1,	/* O_NONBLOCK when last heard of */
@@ -244,6 +256,14 @@ static inline struct sock *sock_look(int fd)
  */
 void sock_done(void);
 
+/* Is it, for sure, the mapped socket that it was when it was entered? */
+static inline bool sock_known(int fd)
+{
+	if (!sock_look(fd))
+		return false;
+	sock_done();
+	return true;
+}
 /* Where the stack was when this thread began to use a socket; or 0. */
 uintptr_t fd_used_at(void);
 
@@ -342,6 +362,20 @@ static inline void *fd_ep(int fd)
 
 	return (word & FD_KIND) == FD_EP ? (void *)(word - FD_EP) : NULL;
 }
+
+/**
+ * fd_doubt() - this thread, the only one, has another table of descriptors
+ *
+ * Each socket is asked about when it is used next.
+ */
+void fd_doubt(void);
+
+/**
+ * fd_give_up() - threads have different tables of descriptors
+ *
+ * Or will have, in a moment. From now on all calls are the kernel's.
+ */
+void fd_give_up(void);
 
 /* The entry, made if need be; NULL if there is no memory. */
 struct fd_entry *fd_entry_make(int fd);

@@ -13,9 +13,9 @@
  * full ring the system call has to be made: that is what arms EPOLLOUT.
  *
  * All that is rare goes to the kernel as it is: MSG_OOB, MSG_PEEK, MSG_TRUNC,
- * MSG_ERRQUEUE, control messages, no bytes at all, memory that is none, and on
- * AF_UNIX addresses; those of a TCP connection mean nothing. (A buffer that is
- * partly not there is a SIGSEGV and not EFAULT.) So is
+ * MSG_ERRQUEUE, control messages, no bytes at all, memory that is none, also if
+ * a copy finds that out in the middle of it (copy.h), and on AF_UNIX addresses;
+ * those of a TCP connection mean nothing. So is
  * what waits for a ring's lock word, since any process that shares the socket
  * may have written to it, and only the kernel's wait hears signals.
  *

@@ -164,6 +164,21 @@ static int raw_sigaction(int sig, const struct sigaction *act,
 	return real.sigaction(sig, act, old);
 }
 
+static int raw_clone(int (*fn)(void *arg), void *stack, int flags, void *arg,
+		     ...)
+{
+	void *ptid, *tls, *ctid;
+	va_list ap;
+
+	va_start(ap, arg);
+	ptid = va_arg(ap, void *);
+	tls = va_arg(ap, void *);
+	ctid = va_arg(ap, void *);
+	va_end(ap);
+	real.clone = dlsym(RTLD_NEXT, "clone");
+	return real.clone(fn, stack, flags, arg, ptid, tls, ctid);
+}
+
 struct l5_real real = {
 #define L5_REAL_RAW(name)	.name = raw_##name,
 	L5_REAL(L5_REAL_RAW)

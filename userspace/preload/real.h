@@ -69,6 +69,8 @@ struct l5_real {
 	FILE *(*freopen)(const char *path, const char *mode, FILE *f);
 	FILE *(*freopen64)(const char *path, const char *mode, FILE *f);
 	int (*daemon)(int nochdir, int noclose);
+	int (*clone)(int (*fn)(void *arg), void *stack, int flags, void *arg,
+		     ...);
 	int (*sigaction)(int sig, const struct sigaction *act,
 			 struct sigaction *old);
 };
@@ -81,7 +83,7 @@ struct l5_real {
 	X(select) X(pselect) X(epoll_wait) X(epoll_pwait)		\
 	X(epoll_pwait2) X(accept) X(accept4) X(connect) X(close)	\
 	X(fcntl64) X(closefrom) X(fclose) X(freopen) X(freopen64)	\
-	X(daemon) X(sigaction)
+	X(daemon) X(sigaction) X(clone)
 
 extern struct l5_real real;
 

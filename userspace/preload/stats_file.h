@@ -76,6 +76,8 @@ enum l5_stats_call {
 	X(NO_TABLE,  "no memory for what is known of descriptors")	\
 	X(LIMIT,     "as many others are as L5_MAPS says")		\
 	X(OPTIONS,   "SO_RCVLOWAT or O_ASYNC is set")			\
+	X(APART,     "its threads have different descriptors")		\
+	X(UNWATCHED, "its descriptors cannot be watched")		\
 	X(ERRNO,     "it could not be")					\
 	X(CLOSED,    "closed before it was used enough")
 

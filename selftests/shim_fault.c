@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Calls with memory that is none, or is none any more, under the preload
+ * library: what they return is what they do on TCP, and what was not sent, or
+ * not taken, is where it was.
+ */
+#include "shim.h"
+
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+#define PAGE	4096u
+
+/* What is wrong with the memory */
+enum fault { GONE, UNREADABLE, READ_ONLY, TRUNCATED, FAULTS };
+
+/* @good bytes, then three pages of what is wrong: the address of the first */
+static char *spoilt(enum fault fault, size_t good)
+{
+	size_t pages = (good + PAGE - 1) / PAGE * PAGE, all = pages + 3 * PAGE;
+	int fd = memfd_create("spoilt", 0);
+	char *p;
+
+	if (fd < 0 || ftruncate(fd, all))
+		abort();
+	p = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		abort();
+	l5_fill(p + pages - good, good, 0);
+	if ((fault == GONE && munmap(p + pages, all - pages)) ||
+	    (fault == UNREADABLE &&
+	     mprotect(p + pages, all - pages, PROT_NONE)) ||
+	    (fault == READ_ONLY &&
+	     mprotect(p + pages, all - pages, PROT_READ)) ||
+	    (fault == TRUNCATED && ftruncate(fd, pages)))
+		abort();
+	close(fd);
+	return p + pages - good;
+}
+
+static ssize_t f_write(int fd, char *b, size_t n)
+{
+	return write(fd, b, n);
+}
+
+static ssize_t f_send(int fd, char *b, size_t n)
+{
+	return send(fd, b, n, MSG_NOSIGNAL);
+}
+
+static ssize_t f_writev(int fd, char *b, size_t n)
+{
+	struct iovec v[3] = { { "good", 4 }, { b, n }, { "more", 4 } };
+
+	return writev(fd, v, 3);
+}
+
+static ssize_t f_read(int fd, char *b, size_t n)
+{
+	return read(fd, b, n);
+}
+
+static ssize_t f_recv(int fd, char *b, size_t n)
+{
+	return recv(fd, b, n, MSG_DONTWAIT);
+}
+
+static ssize_t f_readv(int fd, char *b, size_t n)
+{
+	static char four[4];
+	struct iovec v[2] = { { four, 4 }, { b, n } };
+
+	return readv(fd, v, 2);
+}
+
+static const struct {
+	const char *name;
+	ssize_t (*send)(int fd, char *b, size_t n);
+	ssize_t (*recv)(int fd, char *b, size_t n);
+} calls[] = {
+	{ "write", f_write, f_read }, { "send", f_send, f_recv },
+	{ "writev", f_writev, f_readv },
+};
+
+static const struct {
+	size_t good;
+	size_t n;
+} sizes[] = {
+	{ 0, 1 }, { 0, 100 }, { 0, 4096 }, { 7, 8 }, { 100, 200 },
+	{ 300, 1000 }, { 5000, 9000 },
+};
+
+static ssize_t or_errno(ssize_t n)
+{
+	return n < 0 ? -errno : n;
+}
+
+/*
+ * How many bytes of a part are sent before a fault is not the same from kernel
+ * to kernel: a fault, or as many as come.
+ */
+static bool alike(ssize_t tcp, ssize_t ours)
+{
+	return tcp == ours || (tcp > 0 && ours == -EFAULT) ||
+	       (tcp == -EFAULT && ours > 0);
+}
+
+SHIM_TEST(sends)
+{
+	int fd[2][2], kind, fault;
+	size_t i, k;
+
+	ASSERT_TRUE(shim_pair(TCP, &fd[TCP][0], &fd[TCP][1]));
+	WARM_PAIR(L5, fd[L5][0], fd[L5][1]);
+	for (fault = 0; fault < FAULTS; fault++)
+		for (i = 0; i < ARRAY_SIZE(sizes); i++)
+			for (k = 0; k < ARRAY_SIZE(calls); k++) {
+				ssize_t ret[2];
+
+				if (fault == READ_ONLY)
+					continue;
+				for (kind = TCP; kind <= L5; kind++) {
+					char *b = spoilt(fault, sizes[i].good);
+					char in[9000];
+					ssize_t n, got = 0;
+
+					n = calls[k].send(fd[kind][0], b,
+							  sizes[i].n);
+					ret[kind] = or_errno(n);
+					ASSERT_EQ(3, write(fd[kind][0], "END",
+							   3));
+					while (got < 3 || memcmp(in + got - 3,
+								 "END", 3)) {
+						n = read(fd[kind][1], in + got,
+							 sizeof(in) - got);
+						ASSERT_LT(0, n);
+						got += n;
+					}
+					/* what came is what was told */
+					ASSERT_EQ(ret[kind] > 0 ? ret[kind] : 0,
+						  got - 3);
+				}
+				EXPECT_TRUE(alike(ret[TCP], ret[L5])) {
+					TH_LOG("%s, fault %d, %zu of %zu: %zd, %zd",
+					       calls[k].name, fault,
+					       sizes[i].good, sizes[i].n,
+					       ret[TCP], ret[L5]);
+				}
+			}
+	ASSERT_EQ(2, shim_maps());
+}
+
+SHIM_TEST(receives)
+{
+	static char out[9000], in[9000];
+	int fd[2][2], kind, fault;
+	size_t i, k;
+
+	ASSERT_TRUE(shim_pair(TCP, &fd[TCP][0], &fd[TCP][1]));
+	WARM_PAIR(L5, fd[L5][0], fd[L5][1]);
+	l5_fill(out, sizeof(out), 0);
+	for (fault = 0; fault < FAULTS; fault++)
+		for (i = 0; i < ARRAY_SIZE(sizes); i++)
+			for (k = 0; k < ARRAY_SIZE(calls); k++) {
+				ssize_t ret[2];
+
+				for (kind = TCP; kind <= L5; kind++) {
+					char *b = spoilt(fault, sizes[i].good);
+					ssize_t n = sizes[i].n, got;
+
+					ASSERT_EQ(n, write(fd[kind][0], out,
+							   n));
+					got = calls[k].recv(fd[kind][1], b, n);
+					ret[kind] = or_errno(got);
+					/* the rest is still there */
+					got = ret[kind] > 0 ? ret[kind] : 0;
+					while (got < n) {
+						ssize_t r = read(fd[kind][1],
+								 in, n - got);
+
+						ASSERT_LT(0, r);
+						ASSERT_EQ(-1, l5_check(in, r,
+								       got));
+						got += r;
+					}
+				}
+				EXPECT_TRUE(alike(ret[TCP], ret[L5])) {
+					TH_LOG("%s, fault %d, %zu of %zu: %zd, %zd",
+					       calls[k].name, fault,
+					       sizes[i].good, sizes[i].n,
+					       ret[TCP], ret[L5]);
+				}
+			}
+	ASSERT_EQ(2, shim_maps());
+}
+
+/* A fault of the program's own is the program's. */
+static volatile sig_atomic_t seen;
+
+static void sees(int sig)
+{
+	seen = sig;
+	mmap((void *)0x10000000, PAGE, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+SHIM_TEST(own_handler)
+{
+	int a, b, status;
+	pid_t pid;
+
+	WARM_PAIR(L5, a, b);
+	signal(SIGSEGV, sees);
+	*(volatile char *)0x10000000 = 1;
+	ASSERT_EQ(SIGSEGV, seen);
+	seen = 0;
+	ASSERT_EQ(-1, write(a, spoilt(GONE, 0), 10));
+	ASSERT_EQ(EFAULT, errno);
+	ASSERT_EQ(0, seen);
+	signal(SIGSEGV, SIG_DFL);
+	pid = fork();
+	if (!pid) {
+		*(volatile char *)spoilt(GONE, 0) = 1;
+		_exit(0);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
+TEST_HARNESS_MAIN
