@@ -264,7 +264,8 @@ static void word_put(uintptr_t word)
 
 static bool thread_ended(int tid)
 {
-	return syscall(SYS_tgkill, getpid(), tid, 0) && errno == ESRCH;
+	return syscall(SYS_tgkill, syscall(SYS_getpid), tid, 0) &&
+	       errno == ESRCH;
 }
 
 static struct user *user_claim_free(int tid, bool ended)
