@@ -493,7 +493,7 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 		goto never;
 	}
 	if (!policy_may_map(fd, FD_SIDE(word))) {
-		say("fd %d: not mapped: the policy says so", fd);
+		say("fd %d: not mapped: %s", fd, policy_why());
 		goto never;
 	}
 	if (atomic_load(&fd_mapped) >= maps_max) {

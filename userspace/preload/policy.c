@@ -29,6 +29,9 @@ static const char by_policy[] = "the policy says so";
 static const char *why = by_policy;
 static atomic_int have_read;
 
+/* Nothing is mapped, whatever they say. */
+static bool no_maps;
+
 static char exe[PATH_MAX];
 static bool complete;
 
@@ -209,7 +212,14 @@ bool policy_redirects(void)
 
 bool policy_maps(void)
 {
-	return any(L5_ACT_FULL);
+	return !no_maps && any(L5_ACT_FULL);
+}
+
+void policy_no_maps(const char *reason)
+{
+	no_maps = true;
+	if (any(L5_ACT_FULL))
+		why = reason;
 }
 
 const char *policy_why(void)
