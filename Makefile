@@ -20,7 +20,8 @@ DEPS_BUILD := build-essential linux-headers-amd64
 DEPS_DKMS  := dkms
 DEPS_LAB   := linux-image-amd64 qemu-system-x86 busybox-static cpio kmod \
 	      linux-source-6.1 xz-utils
-DEPS_TEST  := iproute2 nftables gawk python3 spin tcpdump pkgconf
+DEPS_TEST  := iproute2 nftables gawk python3 spin tcpdump pkgconf musl-tools \
+	      valgrind
 DEPS_LINT  := sparse codespell shellcheck
 
 all: module tools			## build the module and the tools

@@ -7,8 +7,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <time.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -562,6 +565,96 @@ TEST(adapt)
 	EXPECT_LE(2000000, l5_map_now() - start);
 	l5_native_unmap(m);
 	l5_native_free(k);
+}
+
+static bool never(const void *arg)
+{
+	(void)arg;
+	return false;
+}
+
+static int clock_still(clockid_t clock, struct timespec *t)
+{
+	(void)clock;
+	*t = (struct timespec){ 1000, 0 };
+	return 0;
+}
+
+static int clock_back(clockid_t clock, struct timespec *t)
+{
+	static long looks;
+
+	(void)clock;
+	*t = (struct timespec){ 1000000000 - looks++, 0 };
+	return 0;
+}
+
+static int clock_slow(clockid_t clock, struct timespec *t)
+{
+	static long looks;
+
+	(void)clock;
+	*t = (struct timespec){ 1000, looks++ / 1000 };
+	return 0;
+}
+
+static int clock_fails(clockid_t clock, struct timespec *t)
+{
+	(void)clock;
+	(void)t;
+	return -EPERM;
+}
+
+/* Every wait ends, whatever the clock does. */
+TEST(bad_clock)
+{
+	static int (*const bad[])(clockid_t clock, struct timespec *t) = {
+		clock_still, clock_back, clock_slow, clock_fails,
+	};
+	int (*good)(clockid_t clock, struct timespec *t);
+	struct l5_adapt a;
+	uint64_t start;
+	size_t i;
+
+	ASSERT_EQ(0, l5_map_live());
+	good = l5_clock_gettime;
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		l5_clock_gettime = bad[i];
+		l5_adapt_init(&a);
+		l5_adapt_set(&a, -1, -1);
+		a.win = 200000;
+		EXPECT_FALSE(l5_adapt_wait(&a, never, NULL, &start));
+		l5_adapt_woke(&a, start);
+		a.win = 200000;
+		EXPECT_FALSE(l5_adapt_wait_for(&a, never, NULL, &start,
+					       UINT64_MAX));
+		l5_adapt_set(&a, 100, -1);
+		EXPECT_FALSE(l5_adapt_wait(&a, never, NULL, &start));
+		l5_adapt_set(&a, 100, 100);
+		EXPECT_FALSE(l5_adapt_wait_for(&a, never, NULL, &start,
+					       1000000000));
+	}
+	l5_clock_gettime = good;
+}
+
+/* It is the kernel's, by no system call where the kernel offers that. */
+TEST(own_clock)
+{
+	uintptr_t vdso = getauxval(AT_SYSINFO_EHDR);
+	struct timespec t[2];
+	uint64_t now;
+
+	ASSERT_EQ(0, l5_map_live());
+	ASSERT_EQ(0, syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t[0]));
+	now = l5_map_now();
+	ASSERT_EQ(0, syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t[1]));
+	EXPECT_LE(t[0].tv_sec * 1000000000ull + t[0].tv_nsec, now);
+	EXPECT_GE(t[1].tv_sec * 1000000000ull + t[1].tv_nsec, now);
+#if defined(__x86_64__) || defined(__aarch64__)
+	/* a few pages; under valgrind there is none */
+	if (vdso)
+		EXPECT_GT(65536, (uintptr_t)l5_clock_gettime - vdso);
+#endif
 }
 
 /* Two processes on one CPU go on, and do not wait for time slices to end. */

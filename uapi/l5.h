@@ -426,10 +426,15 @@ struct l5_map_info {
  * data ring, too.
  */
 #define L5_IOC_MAP_INFO		_IOWR('L', 0xc0, __u32)
-#define L5_IOC_DOORBELL		_IO('L', 0xc1)
-#define L5_IOC_ARM		_IO('L', 0xc2)
-#define L5_IOC_LOCK		_IO('L', 0xc3)
-#define L5_IOC_UNLOCK		_IO('L', 0xc4)
+/*
+ * What goes in is the argument itself, and no memory. Said like this, tools
+ * that watch memory know it, too, without being told of these numbers.
+ */
+#define L5_IOC_VALUE(nr)	_IOC(_IOC_WRITE, 'L', (nr), 0)
+#define L5_IOC_DOORBELL		L5_IOC_VALUE(0xc1)
+#define L5_IOC_ARM		L5_IOC_VALUE(0xc2)
+#define L5_IOC_LOCK		L5_IOC_VALUE(0xc3)
+#define L5_IOC_UNLOCK		L5_IOC_VALUE(0xc4)
 #define L5_IOC_WATCH		_IOWR('L', 0xc5, struct l5_watch)
 
 #define L5_MSG_BELL		0x10	/* MSG_PROBE */

@@ -1301,7 +1301,7 @@ int l5_wait_any(struct l5_event *e, int n, int timeout)
 	if (interrupted(seen))
 		return -1;
 	/* what was waited already is part of the time */
-	gone = timeout > 0 && start ? l5_map_now() - start : 0;
+	gone = timeout > 0 && start ? l5_since(l5_map_now(), start) : 0;
 	ns = gone < ns ? ns - gone : 0;
 	t.tv_sec = ns / 1000000000;
 	t.tv_nsec = ns % 1000000000;

@@ -12,7 +12,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -29,6 +28,11 @@
  */
 #define L5_POLLS_NS	10000u
 #define L5_POLLS_MAX	4096u
+/*
+ * A round of looks or a yield takes longer than this, ns, on any machine: so
+ * that counting ends a wait only where the clock does not.
+ */
+#define L5_ROUND_NS	32u
 /* Try again every so often what did not pay. A power of two. */
 #define L5_TURNS	16u
 /* Looks at a lock word that is taken, before anything else. */
@@ -55,14 +59,6 @@ static struct {
 	int alone;		/* on the one CPU that we may use */
 	int lock;
 } l5_map_env = { .spin_us = -1, .yields = -1 };
-
-uint64_t l5_map_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000ull + t.tv_nsec;
-}
 
 /* What the kernel does for a mapped end */
 
@@ -163,6 +159,7 @@ static void l5_map_calibrate(void)
 	uint64_t t;
 	int i;
 
+	l5_clock_find();
 	l5_map_env.spin_us = l5_env_int("L5_SPIN_US");
 	l5_map_env.yields = l5_env_int("L5_YIELDS");
 	CPU_ZERO(&cpus);
@@ -173,7 +170,7 @@ static void l5_map_calibrate(void)
 	t = l5_map_now();
 	for (i = 0; i < 128; i++)
 		l5_pause();
-	t = (l5_map_now() - t) / 128 + 1;
+	t = l5_since(l5_map_now(), t) / 128 + 1;
 	l5_map_polls = L5_POLLS_NS / t;
 	if (l5_map_polls < 4)
 		l5_map_polls = 4;
@@ -273,6 +270,9 @@ int l5_map_ask(int fd, struct l5_map_info *info, struct l5_area *area,
 	       uint32_t n)
 {
 	memset(info, 0, sizeof(*info));
+	/* tools that watch memory do not see the kernel write behind info */
+	if (n)
+		memset(area, 0, n * sizeof(*area));
 	info->size = sizeof(*info);
 	info->version_min = L5_MAP_VERSION;
 	info->version_max = L5_MAP_VERSION;
@@ -1271,6 +1271,7 @@ static void l5_adapt_learn(struct l5_adapt *a, uint64_t waited)
 static bool l5_spin_for(bool (*ready)(const void *arg), const void *arg,
 			uint64_t start, uint64_t ns, uint64_t seen)
 {
+	uint64_t rounds = ns / L5_ROUND_NS;
 	int i;
 
 	do {
@@ -1280,7 +1281,7 @@ static bool l5_spin_for(bool (*ready)(const void *arg), const void *arg,
 			l5_pause();
 		}
 	} while (l5_no_signal(seen) && !l5_load(&l5_map_hush) &&
-		 l5_map_now() - start < ns);
+		 l5_since(l5_map_now(), start) < ns && rounds--);
 	return false;
 }
 
@@ -1295,7 +1296,8 @@ bool l5_adapt_slow_for(struct l5_adapt *a, bool (*ready)(const void *arg),
 		       uint64_t ns, uint64_t seen)
 {
 	uint32_t win = l5_load(&a->win), turn = l5_load(&a->turn) + 1;
-	int yields = l5_load(&a->yields), n;
+	int yields = l5_load(&a->yields);
+	uint64_t n, rounds;
 	int spin_us = l5_load(&a->spin_us);
 	uint64_t now, from, spin;
 
@@ -1328,19 +1330,20 @@ bool l5_adapt_slow_for(struct l5_adapt *a, bool (*ready)(const void *arg),
 		return false;
 	if (yields < 0 && ns > win)
 		ns = win;
-	for (n = 0; yields < 0 || n < yields; n++) {
+	rounds = yields < 0 ? ns / L5_ROUND_NS + 1 : (uint64_t)yields;
+	for (n = 0; n < rounds; n++) {
 		if (l5_load(&l5_map_hush))
 			return false;
 		syscall(SYS_sched_yield);
 		now = l5_map_now();
 		if (ready(arg)) {
-			l5_adapt_learn(a, now - from);
+			l5_adapt_learn(a, l5_since(now, from));
 			/* what came this late was not worth looking for */
 			if (spin_us < 0)
 				l5_store(&a->polls, polls / 2);
 			return true;
 		}
-		if (now - from >= ns || !l5_no_signal(seen))
+		if (l5_since(now, from) >= ns || !l5_no_signal(seen))
 			break;
 	}
 	return false;
@@ -1355,7 +1358,7 @@ bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
 
 void l5_adapt_woke(struct l5_adapt *a, uint64_t start)
 {
-	uint64_t waited = l5_map_now() - start;
+	uint64_t waited = l5_since(l5_map_now(), start);
 
 	l5_adapt_learn(a, waited);
 	/* a wait that is worth anything begins with a look */

@@ -49,6 +49,7 @@
 
 #include "../../uapi/l5.h"
 #include "../../uapi/l5_ring.h"
+#include "clock.h"
 #include "copy.h"
 
 #define l5_likely(x)	__builtin_expect(!!(x), 1)
@@ -625,9 +626,6 @@ static inline void l5_pause(void)
 	l5_signal_fence();
 #endif
 }
-
-/* Monotonic nanoseconds */
-uint64_t l5_map_now(void);
 
 /*
  * Looks that make up a few microseconds here, or pauses between them; none if

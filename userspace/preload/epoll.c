@@ -917,7 +917,7 @@ static int kernel_wait(const struct wait *w, bool now, uint64_t start)
 	if (now) {
 		ns = 0;
 	} else if (!w->forever && ns && start) {
-		gone = l5_map_now() - start;
+		gone = l5_since(l5_map_now(), start);
 		ns = gone < ns ? ns - gone : 0;
 	}
 	if (w->precise) {
@@ -1184,7 +1184,7 @@ static int try_hot(struct ep *ep, const struct wait *w, bool *ask,
 		*ask = !n && ep->news;
 	}
 	if (begun && !w->forever)
-		ns = now - begun < ns ? ns - (now - begun) : 0;
+		ns = l5_since(now, begun) < ns ? ns - l5_since(now, begun) : 0;
 	if (!n && !*ask && ns && atomic_load(&ep->hots)) {
 		*start = now;
 		paid = fd_wait_for(&ep->adapt, hot_ready, ep, start, ns,
@@ -1230,6 +1230,7 @@ static int ep_wait(struct ep *ep, const struct wait *w)
 	unsigned int gen = atomic_load(&ep->gen);
 	uint64_t begun = 0, start;
 	bool ask, came;
+	int fruitless = 0;
 	struct took t;
 	int n;
 
@@ -1246,6 +1247,9 @@ static int ep_wait(struct ep *ep, const struct wait *w)
 			return n;
 		if (!begun && !w->forever && w->ns)
 			begun = start ? start : l5_map_now();
+		/* rings say one thing and the kernel another: it may sleep */
+		if (ask && ++fruitless > L5_FRUITLESS)
+			ask = false;
 		if (!ask && !start)
 			start = l5_map_now();
 		/* what is there comes before the signal */
@@ -1268,7 +1272,7 @@ static int ep_wait(struct ep *ep, const struct wait *w)
 		if (!ask && !t.rings)
 			return 0;
 		if (!w->forever &&
-		    (!w->ns || l5_map_now() - begun >= w->ns) && !ask)
+		    (!w->ns || l5_since(l5_map_now(), begun) >= w->ns) && !ask)
 			return 0;
 	}
 }

@@ -302,7 +302,8 @@ static void word_put(uintptr_t word)
 
 static bool thread_ended(int tid)
 {
-	return syscall(SYS_tgkill, getpid(), tid, 0) && errno == ESRCH;
+	return syscall(SYS_tgkill, syscall(SYS_getpid), tid, 0) &&
+	       errno == ESRCH;
 }
 
 static struct user *user_claim_free(int tid, bool ended)
@@ -585,6 +586,9 @@ static void say_not_mapped(int fd, enum l5_side side, enum l5_stats_how how,
 		return;
 	case L5_STATS_HOW_ERRNO:
 		why = strerrorname_np(arg);
+		break;
+	case L5_STATS_HOW_POLICY:
+		why = policy_why();
 		break;
 	case L5_STATS_HOW_REASON:
 		why = arg >= 0 && arg < L5_REASON_MAX ? reason[arg] : NULL;

@@ -31,6 +31,9 @@ static const char by_mode[] = "the mode is socket";
 static const char *why = by_policy;
 static atomic_int have_read;
 
+/* Nothing is mapped, whatever they say. */
+static bool no_maps;
+
 static char exe[PATH_MAX];
 static bool complete;
 /* A rule about all of the program, not l5run, says what applies. */
@@ -230,7 +233,14 @@ bool policy_redirects(void)
 
 bool policy_maps(void)
 {
-	return any(L5_ACT_FULL);
+	return !no_maps && any(L5_ACT_FULL);
+}
+
+void policy_no_maps(const char *reason)
+{
+	no_maps = true;
+	if (any(L5_ACT_FULL))
+		why = reason;
 }
 
 const char *policy_why(void)

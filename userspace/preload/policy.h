@@ -76,4 +76,10 @@ enum l5_side { L5_SIDE_UNKNOWN, L5_SIDE_CONNECTED, L5_SIDE_ACCEPTED };
  */
 bool policy_may_map(int fd, enum l5_side side);
 
+/**
+ * policy_no_maps() - nothing is to be mapped, whatever the rules say
+ * @reason: why, for policy_why(); stays there
+ */
+void policy_no_maps(const char *reason);
+
 #endif /* L5_POLICY_H */

@@ -226,7 +226,7 @@ static void learn(const struct look *l, int ret, uint64_t start)
 /* What is left of a time-out that began at @start; 0 is "not known". */
 static uint64_t left_of(uint64_t ns, uint64_t start)
 {
-	uint64_t gone = start ? l5_map_now() - start : 0;
+	uint64_t gone = start ? l5_since(l5_map_now(), start) : 0;
 
 	return gone < ns ? ns - gone : 0;
 }

@@ -22,8 +22,10 @@
 #define _GNU_SOURCE
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -153,6 +155,8 @@ static int map_after(void)
 {
 	int n = env_number(L5_ENV_MAP, NUMBER_MAX);
 
+	if (real_watched())
+		policy_no_maps("a sanitizer is to see what is read and written");
 	if (!policy_maps())
 		return -1;
 	return n < 0 ? MAP_AFTER : n;
@@ -269,6 +273,42 @@ static void set_option(int fd, int name, int value)
 			sizeof(value));
 }
 
+/* Has this process a filter of system calls? */
+static bool filtered(void)
+{
+	static const char name[] = "\nSeccomp:\t";
+	char text[2048];
+	const char *at;
+	ssize_t n;
+	long fd;
+
+	fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/status",
+		     O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = syscall(SYS_read, fd, text, sizeof(text) - 1);
+	syscall(SYS_close, fd);
+	text[n > 0 ? n : 0] = '\0';
+	at = strstr(text, name);
+	return at && at[sizeof(name) - 1] == '2';
+}
+
+/* A filter's refusal would pass for what the kernel has to say. */
+static void complain_refused(int error)
+{
+	char why[64];
+	size_t len;
+
+	if (!say_wanted)
+		return;
+	strcpy(why, strerrorname_np(error) ?: "?");
+	len = strlen(why);
+	if ((error == EAFNOSUPPORT || error == EPERM || error == EACCES ||
+	     error == ENOSYS) && l5_family_loaded() > 0 && filtered())
+		strcpy(why + len, ", by a filter of system calls");
+	complain_once(why);
+}
+
 static int l5_socket(int type, int l5proto)
 {
 	int f, fd;
@@ -293,7 +333,7 @@ static int l5_socket(int type, int l5proto)
 	if (fd < 0) {
 		if (errno == EAFNOSUPPORT)
 			family = FAMILY_ABSENT;
-		complain_once(strerrorname_np(errno));
+		complain_refused(errno);
 		return -1;
 	}
 	family = f;

@@ -203,3 +203,17 @@ void real_find(void)
 			*all[i].where = p;
 	}
 }
+
+/* One that is in the program itself comes before us, and calls us. */
+bool real_watched(void)
+{
+	static const char *const names[] = {
+		"__asan_init", "__tsan_init", "__msan_init", "__hwasan_init",
+	};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (dlsym(RTLD_NEXT, names[i]))
+			return true;
+	return false;
+}

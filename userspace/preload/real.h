@@ -13,6 +13,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -91,5 +92,14 @@ extern struct l5_real real;
  * real_find() - find what libc has; in a constructor
  */
 void real_find(void);
+
+/**
+ * real_watched() - does a sanitizer stand between us and libc?
+ *
+ * What its functions are not called for it does not see: it would miss what is
+ * written past the end of a buffer, and report races where a message came
+ * between. In a constructor.
+ */
+bool real_watched(void);
 
 #endif /* L5_REAL_H */

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <link.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -205,6 +206,57 @@ static void set_env(const char *name, const char *value)
 		err(EXIT_SELF, "setenv %s", name);
 }
 
+/* Of our own C library, what the loader puts for $LIB: what ends its path. */
+static int libc_place(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	static const char name[] = "/libc.so.6";
+	const char *path = info->dlpi_name;
+	size_t len = strlen(path);
+	char *place, *at;
+
+	(void)size;
+	if (len < sizeof(name) || strcmp(path + len - strlen(name), name))
+		return 0;
+	place = strndup(path, len - strlen(name));
+	if (!place)
+		err(EXIT_SELF, NULL);
+	for (at = place + strlen(place); at > place; at--)
+		if (!strncmp(at, "/lib", 4))
+			break;
+	*(char **)arg = strdup(at + 1);
+	free(place);
+	return 1;
+}
+
+/*
+ * The name by which loaders other than glibc's find nothing, and leave it at
+ * that: $LIB is glibc's word for a directory, and others take it as it is. A
+ * program of another C library cannot have ours, and would not start. NULL:
+ * not laid out like that; the caller frees.
+ */
+static char *glibc_only(const char *real)
+{
+	const char *base = strrchr(real, '/');
+	char *place = NULL, *path = NULL;
+
+	dl_iterate_phdr(libc_place, &place);
+	if (!place)
+		return NULL;
+	if (asprintf(&path, "%.*s/l5/%s%s", (int)(base - real), real, place,
+		     base) < 0)
+		err(EXIT_SELF, NULL);
+	free(place);
+	if (!access(path, R_OK)) {
+		free(path);
+		if (asprintf(&path, "%.*s/l5/$LIB%s", (int)(base - real), real,
+			     base) < 0)
+			err(EXIT_SELF, NULL);
+		return path;
+	}
+	free(path);
+	return NULL;
+}
+
 /*
  * The library lies beside us in the build tree, in ../lib when installed:
  * relative to where we really are, so that a moved installation works.
@@ -233,7 +285,11 @@ static char *find_preload(const char *name)
 			errx(EXIT_SELF,
 			     "%s: the loader cannot preload from a path with a blank or a colon",
 			     real);
-		return real;
+		path = glibc_only(real);
+		if (!path)
+			return real;
+		free(real);
+		return path;
 	}
 	errx(EXIT_SELF, "cannot find %s near %s", name, dir);
 }
@@ -254,6 +310,27 @@ static void set_preload(const char *name)
 		value = lib;
 	}
 	set_env("LD_PRELOAD", value);
+}
+
+/*
+ * AddressSanitizer as a library wants to be the first one that is loaded, or
+ * ends the program. In front of what is there already, so that this has the
+ * last word.
+ */
+static void set_asan(void)
+{
+	static const char ours[] = "verify_asan_link_order=0";
+	const char *before = getenv("ASAN_OPTIONS");
+	char *value;
+
+	if (before && *before) {
+		if (asprintf(&value, "%s:%s", ours, before) < 0)
+			err(EXIT_SELF, NULL);
+		set_env("ASAN_OPTIONS", value);
+		free(value);
+	} else {
+		set_env("ASAN_OPTIONS", ours);
+	}
 }
 
 static void set_sockets(unsigned int set)
@@ -426,24 +503,62 @@ static char *which(const char *name)
 	return file;
 }
 
-/* Has the program a loader, which is what preloads? */
-static bool has_interp(int fd, const Elf64_Ehdr *eh)
+/*
+ * What preloads is glibc's loader. NULL: the program has that, or it is for
+ * exec to judge; else in words, in memory that the next call writes over.
+ */
+static const char *not_glibc(int fd, const Elf64_Ehdr *eh)
 {
+	static char why[PATH_MAX + 64];
+	char interp[PATH_MAX], *base;
 	Elf64_Phdr ph;
+	ssize_t n;
 	int i;
 
 	for (i = 0; i < eh->e_phnum; i++) {
 		off_t at = eh->e_phoff + (off_t)i * eh->e_phentsize;
 
 		if (pread(fd, &ph, sizeof(ph), at) != sizeof(ph))
-			return true;	/* odd: let exec judge */
-		if (ph.p_type == PT_INTERP)
-			return true;
+			return NULL;
+		if (ph.p_type != PT_INTERP)
+			continue;
+		n = pread(fd, interp, sizeof(interp) - 1, ph.p_offset);
+		if (n <= 0)
+			return NULL;
+		interp[n] = '\0';
+		base = basename(interp);
+		if (!strncmp(base, "ld-linux", 8) ||
+		    !strncmp(base, "ld64.so", 7) || !strncmp(base, "ld.so", 5))
+			return NULL;
+		snprintf(why, sizeof(why), "for another C library (%s)", base);
+		return why;
 	}
+	return "statically linked";
+}
+
+/* Has it been linked by Go? That keeps some facts in a section of this name. */
+static bool is_go(int fd, const Elf64_Ehdr *eh)
+{
+	static const char go[] = ".go.buildinfo";
+	off_t at = eh->e_shoff;
+	Elf64_Shdr names, sh;
+	char name[sizeof(go)];
+	int i;
+
+	if (!at || eh->e_shentsize != sizeof(sh) ||
+	    pread(fd, &names, sizeof(names), at + (off_t)eh->e_shstrndx *
+		  sizeof(sh)) != sizeof(names))
+		return false;
+	for (i = 0; i < eh->e_shnum; i++, at += sizeof(sh))
+		if (pread(fd, &sh, sizeof(sh), at) == sizeof(sh) &&
+		    pread(fd, name, sizeof(name), names.sh_offset +
+			  sh.sh_name) == sizeof(name) &&
+		    !memcmp(name, go, sizeof(go)))
+			return true;
 	return false;
 }
 
-/* Why the loader will not preload into this file; NULL: it will, I think. */
+/* Why the library does nothing for this file; NULL: it will, I think. */
 static const char *not_preloadable(const char *file, int depth)
 {
 	union {
@@ -470,8 +585,12 @@ static const char *not_preloadable(const char *file, int depth)
 		   !memcmp(u.eh.e_ident, ELFMAG, SELFMAG)) {
 		if (u.eh.e_ident[EI_CLASS] != OWN_CLASS)
 			why = "built for another word size";
-		else if (!has_interp(fd, &u.eh))
-			why = "statically linked";
+		else
+			why = not_glibc(fd, &u.eh);
+		if (why)
+			;	/* that is it */
+		else if (is_go(fd, &u.eh))
+			why = "Go code makes its own system calls";
 		else if (!fstat(fd, &st) && geteuid() &&
 			 ((st.st_mode & S_ISUID && st.st_uid != geteuid()) ||
 			  (st.st_mode & S_ISGID && st.st_gid != getegid())))
@@ -517,6 +636,7 @@ int main(int argc, char **argv)
 	check_env();
 	if (s.debug)
 		set_env(L5_ENV_DEBUG, "1");
+	set_asan();
 	set_preload(s.socket_mode ? L5_SOCKET_NAME : L5_PRELOAD_NAME);
 
 	if (s.stats)

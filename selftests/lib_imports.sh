@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What the libraries take from others. Each name may be somebody else's: of the
+# program, or of another library that is preloaded. So each is here with what
+# makes that right; what stands still, sleeps or allocates elsewhere is not.
+
+cd "$(dirname "$0")/../userspace" || exit 1
+unset MAKEFLAGS MFLAGS MAKELEVEL
+make -s bin/libl5preload.so bin/libl5socket.so bin/libl5.so.0 || exit 1
+
+# library, or all; names
+allowed() {
+	cat <<-'T'
+	# the linker's and the compiler's
+	all _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable
+	all __cxa_finalize __gmon_start__ __stack_chk_fail
+	# the thread's own errno
+	all __errno_location
+	# system calls go by here and have to: what takes its place sees them
+	# and passes them on. But the clock does not go by it.
+	all syscall
+	# of memory that is given; sanitizers look at it by these
+	all memchr memcmp memcpy memmove memset
+	all strchr strcmp strcpy strcspn strlen strnlen strrchr strtol
+	# words for an error
+	all strerrorname_np
+	# the environment: what has its own says what its children get
+	all getenv secure_getenv getauxval
+	# who watches a process's mappings has to see these
+	all mmap mmap64 munmap madvise
+	# how eager to be, and the size of a page; wrong ones cost, no more
+	all sysconf sched_getaffinity __sched_cpucount
+	# libc's functions that ours stand before: what is not found is the
+	# system call
+	libl5preload.so dlsym
+	# of a stream, its descriptor
+	libl5preload.so fileno
+	# whether what libc's own would do has to be done
+	libl5preload.so __chk_fail pthread_testcancel __register_atfork
+	# the program's name and rules about it
+	libl5preload.so __progname program_invocation_short_name
+	libl5preload.so fnmatch inet_pton
+	# an allocator, locks and a resolver as the program has them
+	libl5.so.0 malloc calloc realloc free getaddrinfo freeaddrinfo
+	libl5.so.0 pthread_mutex_init pthread_mutex_lock
+	libl5.so.0 pthread_mutex_trylock pthread_mutex_unlock
+	libl5.so.0 pthread_mutexattr_init pthread_mutexattr_settype
+	libl5.so.0 pthread_mutexattr_destroy
+	T
+}
+
+n=0
+bad=0
+for lib in libl5preload.so libl5socket.so libl5.so.0; do
+	n=$((n + 1))
+	names=$(nm -D --undefined-only "bin/$lib" | awk '{ print $2 }' |
+		sed 's/@.*//' | sort -u)
+	others=$(comm -23 <(echo "$names") <(allowed |
+		awk -v l="$lib" '$1 == "all" || $1 == l {
+			for (i = 2; i <= NF; i++) print $i }' | sort -u))
+	if [ -n "$names" ] && [ -z "$others" ]; then
+		echo "ok $n imports.$lib"
+	else
+		echo "# $lib takes from others: ${others//$'\n'/ }"
+		echo "not ok $n imports.$lib"
+		bad=1
+	fi
+done
+echo "1..$n"
+exit "$bad"
