@@ -322,7 +322,7 @@ static void *l5_map_area(uint8_t *at, size_t len, int prot, int fd,
 	void *p = mmap64(at, len, prot, MAP_SHARED | MAP_FIXED_NOREPLACE, fd,
 			 offset);
 
-	/* who emulates the kernel may not know the flag, and only take a hint */
+	/* an emulated kernel may not know the flag, and only take a hint */
 	if (p != MAP_FAILED && p != at) {
 		munmap(p, len);
 		errno = EEXIST;

@@ -177,7 +177,7 @@ static int native_views(struct native_end *e, struct l5_map_mem *mem)
 	mem->state = native_part(k, &at, PAGE, 0, PROT_READ, k->state[i]);
 	mem->tx = native_part(k, &at, k->size, 1, rw, k->data[i]);
 	mem->rx = native_part(k, &at, k->size, 1, PROT_READ, k->data[!i]);
-	/* if not, the area stays: a hole in it may be another thread's by now */
+	/* if not, the area stays: a hole in it may be another thread's now */
 	return mem->own && mem->peer && mem->state && mem->tx && mem->rx ?
 	       0 : -1;
 }
