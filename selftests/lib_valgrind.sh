@@ -8,7 +8,7 @@ cd "$(dirname "$0")" || exit 1
 ../vm/deps valgrind || exit 1
 export L5_VALGRIND=1
 bad=0
-for prog in build/lib_{unit,hurt,plain,conn,mailbox,copy}; do
+for prog in build/lib_{unit,hurt,plain,conn,mailbox,copy,place}; do
 	# by turns: else one that spins may keep the others from running
 	valgrind -q --error-exitcode=9 --leak-check=full --fair-sched=try \
 		--trace-children=yes "$prog"

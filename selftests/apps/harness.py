@@ -308,6 +308,17 @@ class Session:
         p.send_signal(sig)
         return self.wait(p, what or p.args[-1])
 
+    def nobody(self, what):
+        """At the end: whatever was started has ended, and by itself."""
+        def none():
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                return True
+            return False
+        wait_until(none, f'{what} to leave no process')
+
     def log_has(self, p, text):
         with open(p.log, 'rb') as f:
             return text in f.read()
@@ -335,6 +346,34 @@ class Session:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
+class Row:
+    """What the table says of a case in a mode."""
+
+    def __init__(self, name, mode):
+        self.name, self.mode = name, mode
+        self.results = self.equal = self.failures = 0
+        self.moved = {}
+
+    def add(self, moved):
+        for k, v in moved.items():
+            self.moved[k] = self.moved.get(k, 0) + v
+
+    def line(self):
+        same = '-'
+        if self.mode != 'tcp':
+            same = f'{self.equal}/{self.results}'
+        ends = (str(self.moved.get(k, '-')) for k in
+                ('conn_shm', 'conn_base', 'maps'))
+        word = f'{self.failures} not ok' if self.failures else 'ok'
+        return ('%-10s %-7s %9s %7s %7s %7s  %s' %
+                (self.name, self.mode, same, *ends, word))
+
+    @staticmethod
+    def head():
+        return ('%-10s %-7s %9s %7s %7s %7s' %
+                ('program', 'mode', 'as on TCP', 'rings', 'TCP', 'mapped'))
+
+
 class Test:
     """A case being run."""
 
@@ -342,6 +381,10 @@ class Test:
         self.name, self.tap, self.l5run = name, tap, l5run
         self.modes, self.long = modes, long
         self.failures = 0
+        self.rows = {}
+
+    def row(self, mode):
+        return self.rows.setdefault(mode, Row(self.name, mode))
 
     def check(self, good, name, detail='', fatal=''):
         """@fatal: what it means if not; no noise makes that."""
@@ -387,7 +430,10 @@ class Test:
         if after:
             self.given_back(mode, before)
         self.note(f'{mode}: {time.monotonic() - start:.1f} s')
-        return result, {k: after[k] - before.get(k, 0) for k in after}
+        moved = {k: after[k] - before.get(k, 0) for k in after}
+        self.row(mode).add(moved)
+        self.row(mode).failures += self.failures - failures
+        return result, moved
 
     def given_back(self, mode, before):
         """All processes have ended: so have all pairs and their memory."""
@@ -426,11 +472,15 @@ class Test:
 
     def same(self, mode, tcp, l5):
         """Check that the results of two sessions are."""
+        row, failures = self.row(mode), self.failures
         for what in list(tcp) + [k for k in l5 if k not in tcp]:
-            self.check(tcp.get(what) == l5.get(what),
-                       f'{mode}: same as on TCP: {what}',
-                       f'tcp: {tcp.get(what)!r}\nl5:  {l5.get(what)!r}',
-                       'another result than on TCP')
+            row.results += 1
+            row.equal += self.check(
+                tcp.get(what) == l5.get(what),
+                f'{mode}: same as on TCP: {what}',
+                f'tcp: {tcp.get(what)!r}\nl5:  {l5.get(what)!r}',
+                'another result than on TCP')
+        row.failures += self.failures - failures
 
     def shared_memory(self, mode, moved, connections, payload, mapped,
                       base=0):
@@ -441,6 +491,7 @@ class Test:
             self.skip(f'{mode}: counters', 'the module is not loaded')
             return
         self.note({k: v for k, v in moved.items() if v})
+        failures = self.failures
         # Both ends are counted.
         self.check(moved['conn_shm'] >= 2 * connections,
                    f'{mode}: at least {connections} connections on shared '
@@ -458,3 +509,4 @@ class Test:
         elif mode == 'socket':
             self.check(not moved.get('maps'), f'{mode}: nothing is mapped',
                        moved)
+        self.row(mode).failures += self.failures - failures

@@ -418,9 +418,16 @@ def sizes(t):
         ['set=sndbuf:4096', 'set=rcvbuf:4096'])
     t.a.sysctl('ring_kb', 16)
     t.b.sysctl('ring_kb', 16)
-    c = run('one way', ['set=rcvbuf:150k'])
+    # Each host pays for its copies of both rings, as long as the rings are: so
+    # what one alone asks for is not made.
+    for name, s, c in (('reader', ['set=rcvbuf:150k'], []),
+                       ('writer', [], ['set=sndbuf:150k'])):
+        c = run(f'{name} alone', s, c)
+        t.check(c and c['tx_size'] == c['rx_size'] == 16384,
+                f'{name} alone: no larger', c)
+    c = run('one way', ['set=rcvbuf:150k'], ['set=sndbuf:150k'])
     t.check(c and c['tx_size'] > c['rx_size'], 'one way: larger', c)
-    c = run('the other way', [], ['set=rcvbuf:150k'])
+    c = run('the other way', ['set=sndbuf:150k'], ['set=rcvbuf:150k'])
     t.check(c and c['tx_size'] < c['rx_size'], 'the other way: larger', c)
     t.b.sysctl('ring_kb', 1024)
     run('ring_kb 16 and 1024')

@@ -37,6 +37,8 @@
 #define L5_TURNS	16u
 /* Looks at a lock word that is taken, before anything else. */
 #define L5_TRIES	64
+/* Places that another thread takes first, before it is left for later. */
+#define L5_PLACES	8
 
 __thread struct l5_held_all l5_held
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -354,29 +356,85 @@ static size_t l5_map_need(const struct l5_map_info *info,
 }
 
 /*
- * The areas of a connection go side by side: a process has only so many
- * mappings (vm.max_map_count), and holes are some, too.
+ * One area to where nothing is. MAP_FIXED would clear the place and then ask
+ * the file, and a file that refuses leaves a hole: whatever is there next is
+ * another thread's, and nobody can tell. So nothing is ever replaced.
  */
+static void *l5_map_area(uint8_t *at, size_t len, int prot, int fd,
+			 uint64_t offset)
+{
+	void *p = mmap64(at, len, prot, MAP_SHARED | MAP_FIXED_NOREPLACE, fd,
+			 offset);
+
+	/* an emulated kernel may not know the flag, and only take a hint */
+	if (p != MAP_FAILED && p != at) {
+		munmap(p, len);
+		errno = EEXIST;
+		p = MAP_FAILED;
+	}
+	return p;
+}
+
+/* All of them from @at on, or none. */
 static bool l5_map_areas(int fd, const struct l5_map_info *info,
 			 const struct l5_area *area, uint8_t *at,
 			 void *place[L5_MAP_NEEDS])
 {
 	const struct l5_area *a;
+	uint8_t *start = at;
 	size_t len;
-	int i, prot;
+	int i, err, prot;
 
 	for (i = 0; i < L5_MAP_NEEDS; i++) {
 		prot = PROT_READ;
 		if (l5_map_needs[i].access & L5_AREA_WRITE)
 			prot |= PROT_WRITE;
 		len = l5_map_need(info, area, i, &a);
-		place[i] = mmap64(at, len, prot, MAP_SHARED | MAP_FIXED, fd,
-				  a->offset);
+		place[i] = l5_map_area(at, len, prot, fd, a->offset);
 		if (place[i] == MAP_FAILED)
-			return false;
+			goto fail;
 		at += len;
 	}
 	return true;
+
+fail:
+	err = errno;
+	if (at != start)
+		munmap(start, at - start);
+	errno = err;
+	return false;
+}
+
+/*
+ * A page of our own, and behind it the areas, @len bytes in all: side by side,
+ * since a process has only so many mappings (vm.max_map_count), and holes are
+ * some, too. A place that is free is given back for the areas to be put there,
+ * and another thread may be faster: then another place.
+ */
+static uint8_t *l5_map_lay(int fd, const struct l5_map_info *info,
+			   const struct l5_area *area, size_t page, size_t len,
+			   void *place[L5_MAP_NEEDS])
+{
+	uint8_t *base;
+	int i, err;
+
+	for (i = 0; i < L5_PLACES; i++) {
+		base = mmap(NULL, len, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+			    0);
+		if (base == MAP_FAILED)
+			return NULL;
+		munmap(base + page, len - page);
+		if (l5_map_areas(fd, info, area, base + page, place))
+			return base;
+		err = errno;
+		munmap(base, page);
+		errno = err;
+		if (err != EEXIST)
+			return NULL;
+	}
+	errno = EAGAIN;
+	return NULL;
 }
 
 /* Is what the kernel says there what it said before, and all that we read? */
@@ -420,12 +478,9 @@ struct l5_map *l5_map_new(int fd)
 	}
 	if (l5_map_live() < 0)
 		return NULL;
-	base = mmap(NULL, len, PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (base == MAP_FAILED)
+	base = l5_map_lay(fd, &info, area, page, len, place);
+	if (!base)
 		return NULL;
-	if (!l5_map_areas(fd, &info, area, base + page, place))
-		goto fail;
 	mem.own = place[0];
 	mem.peer = place[1];
 	mem.state = place[2];

@@ -213,8 +213,9 @@ int l5_map_watch(int fd, uint64_t *watch);
  * than once, and a process should not.
  *
  * Return: with one reference, or NULL with errno: EAGAIN if RDMA may yet take
- * the connection, EOPNOTSUPP if there will be no rings, ENOTCONN, ENOMEM,
- * EPROTONOSUPPORT as l5_map_ask(), or what ioctl() says to a stranger.
+ * the connection, or other threads took each place for it, EOPNOTSUPP if there
+ * will be no rings, ENOTCONN, ENOMEM, EPROTONOSUPPORT as l5_map_ask(), or what
+ * ioctl() says to a stranger.
  */
 struct l5_map *l5_map_new(int fd);
 

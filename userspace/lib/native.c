@@ -177,10 +177,9 @@ static int native_views(struct native_end *e, struct l5_map_mem *mem)
 	mem->state = native_part(k, &at, PAGE, 0, PROT_READ, k->state[i]);
 	mem->tx = native_part(k, &at, k->size, 1, rw, k->data[i]);
 	mem->rx = native_part(k, &at, k->size, 1, PROT_READ, k->data[!i]);
-	if (mem->own && mem->peer && mem->state && mem->tx && mem->rx)
-		return 0;
-	munmap(e->area, e->len);
-	return -1;
+	/* if not, the area stays: a hole in it may be another thread's now */
+	return mem->own && mem->peer && mem->state && mem->tx && mem->rx ?
+	       0 : -1;
 }
 
 struct l5_map *l5_native_map(struct l5_native *k, int end, uint32_t id)
