@@ -753,6 +753,30 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	}
 }
 
+/*
+ * How much is left, for who has asked to be told with each receive: by TCP_INQ
+ * all of it, by io_uring whether there is any. To TCP the end is one more.
+ */
+static void l5_recv_inq(struct l5_sock *l5, struct msghdr *msg)
+{
+	const struct sock *bsk = l5->boot->sk;
+	bool says = READ_ONCE(l5->inq);
+
+	msg->msg_inq = l5_ring_count(l5, !l5->end, says ? INT_MAX : 1);
+	if (msg->msg_inq < INT_MAX &&
+	    (l5_peer_fin(l5) || sock_flag(bsk, SOCK_DONE)))
+		msg->msg_inq++;
+	if (says)
+		put_cmsg(msg, SOL_TCP, TCP_CM_INQ, sizeof(msg->msg_inq),
+			 &msg->msg_inq);
+}
+
+static bool l5_wants_inq(const struct l5_sock *l5, const struct msghdr *msg)
+{
+	return READ_ONCE(l5->inq) ||
+	       (msg->msg_get_inq && l5->proto != L5PROTO_UNIX);
+}
+
 /**
  * l5_boot_readable() - is there anything to be heard from TCP?
  * @l5: a socket that TCP carries so far
@@ -873,8 +897,17 @@ int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 	}
 	if (flags & MSG_ERRQUEUE)
 		return l5_boot_recvmsg(l5, msg, len, flags);
-	if (l5_rx_rings(l5))
-		return l5_shm_recvmsg(l5, msg, len, flags);
+	if (l5_rx_rings(l5)) {
+		size_t room = msg->msg_controllen;
+
+		n = l5_shm_recvmsg(l5, msg, len, flags);
+		/* unless it was TCP that told of an end, and of that */
+		if (unlikely(l5_wants_inq(l5, msg)) && n >= 0 &&
+		    msg->msg_controllen == room &&
+		    !(msg->msg_flags & MSG_CTRUNC))
+			l5_recv_inq(l5, msg);
+		return n;
+	}
 	if (!(flags & MSG_OOB) && l5_move_hope(l5))
 		return l5_move_recvmsg(l5, msg, len, flags);
 	n = l5_boot_recvmsg(l5, msg, len, flags);

@@ -362,6 +362,7 @@ struct l5_opts {
  * @err_lock: see l5_boot_error()
  * @closing: a listener that takes no more meetings; under @pending_lock
  * @late: &enum l5_lateness, under the bucket lock of its meeting
+ * @inq: option TCP_INQ is set
  * @twice: bytes that come by TCP, at most, and that the ring has, see defer.c
  * @conn: see the top of this file
  * @rd: what may come of RDMA, NULL if nothing can; for life
@@ -402,6 +403,7 @@ struct l5_sock {
 	u8 why;
 	bool closing;
 	u8 late;
+	bool inq;
 	u32 twice;
 	int spin_us;
 	int err_shown;

@@ -133,6 +133,61 @@ SCENARIO(more_in_time)
 	D(buf, n);
 }
 
+/* Receive with room for @room bytes of control messages, and say which came. */
+static void recv_inq(struct ctx *c, int fd, size_t want, size_t room, int flags)
+{
+	union {
+		struct cmsghdr align;
+		char buf[256];
+	} u;
+	struct iovec v = { buf, want };
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1,
+		.msg_control = room ? u.buf : NULL, .msg_controllen = room,
+	};
+	struct cmsghdr *i;
+	int left;
+
+	if (R(recvmsg(fd, &m, flags)) < 0)
+		return;
+	/* without room for them the library need not ask for any */
+	if (room)
+		N(m.msg_flags);
+	N(m.msg_controllen);
+	for (i = CMSG_FIRSTHDR(&m); i; i = CMSG_NXTHDR(&m, i)) {
+		memcpy(&left, CMSG_DATA(i), sizeof(left));
+		V("control message", "level %d type %d length %zu: %d",
+		  i->cmsg_level, i->cmsg_type, (size_t)i->cmsg_len, left);
+	}
+}
+
+/* How much is left is told with each receive. */
+SCENARIO_ON(tcp, inq)
+{
+	int one = 1, zero = 0;
+
+	pair(c);
+	R(setsockopt(c->a, IPPROTO_TCP, TCP_INQ, &one, sizeof(one)));
+	recv_inq(c, c->a, 4, 256, MSG_DONTWAIT);
+	OK(send(c->b, "abcdefghij", 10, 0));
+	await(c->a, 10);
+	recv_inq(c, c->a, 4, 256, 0);
+	recv_inq(c, c->a, 4, 256, MSG_PEEK);
+	recv_inq(c, c->a, 2, 8, 0);
+	recv_inq(c, c->a, 2, 0, 0);
+	recv_inq(c, c->a, 99, 256, 0);
+	OK(send(c->b, "kl", 2, 0));
+	await(c->a, 2);
+	OK(shutdown(c->b, SHUT_WR));
+	P(c->a, POLLRDHUP);
+	settle(c);
+	recv_inq(c, c->a, 1, 256, 0);
+	recv_inq(c, c->a, 1, 256, 0);
+	recv_inq(c, c->a, 1, 256, 0);
+	R(setsockopt(c->a, IPPROTO_TCP, TCP_INQ, &zero, sizeof(zero)));
+	recv_inq(c, c->a, 1, 256, 0);
+}
+
 SCENARIO(sigpipe)
 {
 	struct iovec v = { "x", 1 };
