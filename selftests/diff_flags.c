@@ -188,6 +188,37 @@ SCENARIO_ON(tcp, inq)
 	recv_inq(c, c->a, 1, 256, 0);
 }
 
+/* What is kept back for more to come: see the table of deviations. */
+SCENARIO_ON(tcp, more_unseen)
+{
+	int n;
+
+	pair(c);
+	R(send(c->a, "head", 4, MSG_MORE));
+	settle(c);
+	n = -1;
+	OK(ioctl(c->b, FIONREAD, &n));
+	V("seen of what MSG_MORE keeps", "%d", n);
+	R(send(c->a, "body", 4, 0));
+	await(c->b, 8);
+	n = R(recv(c->b, buf, 99, 0));
+	D(buf, n);
+}
+
+/* A socket in use does not take it, and goes on. */
+SCENARIO_ON(tcp, tls_after_connect)
+{
+	int n;
+
+	pair(c);
+	if (c->v->transport == L5_TRANSPORT_BASE)
+		return;
+	R(setsockopt(c->a, IPPROTO_TCP, TCP_ULP, "tls", 3));
+	R(send(c->a, "abc", 3, 0));
+	n = R(recv(c->b, buf, 9, 0));
+	D(buf, n);
+}
+
 SCENARIO(sigpipe)
 {
 	struct iovec v = { "x", 1 };

@@ -808,6 +808,10 @@ SCENARIO_ON(tcp, cork)
 	D(buf, n);
 	R(setsockopt(c->a, IPPROTO_TCP, TCP_CORK, &on, sizeof(on)));
 	R(send(c->a, "late", 4, 0));
+	settle(c);
+	n = -1;
+	OK(ioctl(c->b, FIONREAD, &n));
+	V("seen of what TCP_CORK keeps", "%d", n);
 	P(c->b, POLLIN);
 	n = R(recv(c->b, buf, 9, 0));
 	D(buf, n);

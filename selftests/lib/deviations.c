@@ -27,6 +27,14 @@
 	"turning TCP_QUICKACK off before connect() is overlooked: it would "\
 	"hold back the packet by which the two ends meet"
 
+#define CORK_REASON							\
+	"a ring keeps nothing back: what TCP_CORK or MSG_MORE would let "\
+	"wait for more, 200 ms at most, the peer sees at once"
+#define ULP_REASON							\
+	"TLS in the kernel is TCP's: TCP_ULP before connect() or listen() "\
+	"keeps TCP, and is refused once there are rings; then libraries of "\
+	"TLS go on without it"
+
 #define EDGE_REASON							\
 	"a buffer that begins in memory and ends outside of it is SIGSEGV "\
 	"to the library, which copies; pointers to nowhere are EFAULT"
@@ -94,6 +102,12 @@ const struct deviation deviations[] = {
 	  "length 4 * 0", "length 4 * 1", false, QUICKACK_REASON, D_ALWAYS },
 	{ "set_fresh", "then getsockopt fresh 6 12", ONE_END,
 	  "length 4 * 0", "length 4 * 1", true, QUICKACK_REASON, D_ALWAYS },
+	{ "more_unseen", "seen of what MSG_MORE keeps", V_RING_TCP,
+	  "0", "4", true, CORK_REASON, D_ALWAYS },
+	{ "cork", "seen of what TCP_CORK keeps", V_RING_TCP,
+	  "0", "4", true, CORK_REASON, D_ALWAYS },
+	{ "tls_after_connect", "setsockopt(*, TCP_ULP, *", V_RING_TCP,
+	  "*", "-1 EOPNOTSUPP", true, ULP_REASON, D_ALWAYS },
 	{ "bad_pointers", "send(c->a, e, 200, 0)", V_RING,
 	  "*", "end: killed by signal 11", false, EDGE_REASON, D_FULL },
 	{ "hole_far_inside", "it is partial or a fault", V_RING,
