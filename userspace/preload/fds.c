@@ -15,6 +15,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -88,6 +89,23 @@ EXPORT int __dup2(int from, int to)
 	return dup2(from, to);
 }
 
+/*
+ * O_ASYNC is set: the kernel does not tell the module. A look at the socket
+ * does, and from then on a peer that sends by a mapped ring rings its bell.
+ */
+static void async_on(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	const struct timespec now = { 0 };
+	int saved = errno;
+
+	if (fd_word(fd) == FD_OTHER)
+		return;
+	fd_flag(fd, SOCK_PLAIN, true);
+	syscall(SYS_ppoll, &p, 1, &now, NULL, 0);
+	errno = saved;
+}
+
 EXPORT int fcntl64(int fd, int cmd, ...)
 {
 	va_list ap;
@@ -109,7 +127,7 @@ EXPORT int fcntl64(int fd, int cmd, ...)
 	case F_SETFL:
 		fd_flag(fd, SOCK_NONBLOCKING, arg & O_NONBLOCK);
 		if (arg & O_ASYNC)
-			fd_flag(fd, SOCK_PLAIN, true);
+			async_on(fd);
 		break;
 	}
 	return ret;
@@ -134,7 +152,7 @@ EXPORT int ioctl(int fd, unsigned long cmd, ...)
 	if (cmd == FIONBIO)
 		fd_flag(fd, SOCK_NONBLOCKING, *(int *)arg);
 	else if (cmd == FIOASYNC && *(int *)arg)
-		fd_flag(fd, SOCK_PLAIN, true);
+		async_on(fd);
 	return ret;
 }
 
