@@ -155,8 +155,10 @@ static const struct proto_ops l5_ops = {
 	.mmap		= l5_mmap,
 #if L5_OLD_SPLICE
 	.sendpage	= l5_sendpage,
-	.splice_read	= l5_splice_read,
+#else
+	.splice_eof	= l5_splice_eof,
 #endif
+	.splice_read	= l5_splice_read,
 };
 
 /* So that no other is ever put in its place: its name is all that is read. */

@@ -142,17 +142,16 @@ enum l5_reason l5_why_not(const struct l5_sock *l5)
 static int l5_conn_request(const struct l5_af_ops *af, struct sock *sk,
 			   struct sk_buff *skb)
 {
+	struct request_sock_queue *queue = &inet_csk(sk)->icsk_accept_queue;
 	const struct l5_sock *l5;
 
 	/* a child made from the SYN would come before its client's turn */
-	WRITE_ONCE(inet_csk(sk)->icsk_accept_queue.fastopenq.max_qlen, 0);
+	WRITE_ONCE(queue->fastopenq.max_qlen, 0);
 	rcu_read_lock();
 	l5 = l5_owner(sk);
-	/* with TCP_DEFER_ACCEPT there is no child before the first byte */
-	if (l5 && !l5_why_not(l5) &&
-	    READ_ONCE(l5->force) != L5_TRANSPORT_RDMA &&
-	    !inet_csk(sk)->icsk_accept_queue.rskq_defer_accept)
-		l5_meet_note(ntohl(tcp_hdr(skb)->seq));
+	if (l5 && !l5_why_not(l5) && READ_ONCE(l5->force) != L5_TRANSPORT_RDMA)
+		l5_meet_note(ntohl(tcp_hdr(skb)->seq),
+			     READ_ONCE(queue->rskq_defer_accept));
 	rcu_read_unlock();
 	return af->orig->conn_request(sk, skb);
 }
@@ -609,6 +608,8 @@ void l5_boot_release(struct l5_sock *l5)
 	/* a late match may have decided just before */
 	if (l5_state(l5) == L5_SHM || l5_state(l5) == L5_MOVING)
 		abort = l5_conn_close(l5, abort);
+	/* TCP would reset for it */
+	l5_defer_drop(l5);
 	if (abort)
 		l5_reset(l5);
 	l5_rdma_detach(l5, abort);
@@ -619,16 +620,16 @@ void l5_boot_release(struct l5_sock *l5)
 	l5_payer_put(&l5->payer);
 }
 
-/* Is the handshake over and its outcome still open? */
+/* Is the handshake over and its outcome still open, and to be waited for? */
 bool l5_undecided(struct l5_sock *l5)
 {
-	return l5_state(l5) == L5_CONNECTING &&
+	return l5_state(l5) == L5_CONNECTING && !l5_deferred(l5) &&
 	       READ_ONCE(l5->boot->sk->sk_state) == TCP_ESTABLISHED;
 }
 
 static bool l5_decided(struct l5_sock *l5)
 {
-	if (l5_state(l5) != L5_CONNECTING)
+	if (l5_state(l5) != L5_CONNECTING || l5_deferred(l5))
 		return true;
 	return !((1 << READ_ONCE(l5->boot->sk->sk_state)) &
 		 (TCPF_SYN_SENT | TCPF_SYN_RECV | TCPF_ESTABLISHED));
@@ -935,7 +936,9 @@ static void l5_accepted(struct l5_sock *l5, struct l5_sock *listener,
 	if (conn && conn->paired) {
 		l5_conn_accepted(conn, l5->ln);
 		l5_conn_attach(conn, L5_SERVER, l5);
+		l5->twice = conn->twice;
 		l5_set_state(l5, L5_SHM, L5_REASON_NONE);
+		l5_defer_drop(l5);
 		return;
 	}
 	why = l5_why_not(listener) ?: READ_ONCE(l5->nopair);

@@ -57,6 +57,13 @@
 /* until 6.5 splicing was sendpage() and a splice_read() of each family */
 #define L5_OLD_SPLICE		(!L5_KERNEL(6, 5))
 
+/* which way an iterator goes had other names until 6.2 */
+#ifdef ITER_SOURCE
+#define L5_ITER_SOURCE		ITER_SOURCE
+#else
+#define L5_ITER_SOURCE		WRITE
+#endif
+
 /* SO_PASSCRED and SO_PASSSEC were flags of the socket until 6.16 */
 #ifdef SOCK_PASSCRED
 #define L5_PASS_FLAGS		(BIT(SOCK_PASSCRED) | BIT(SOCK_PASSSEC))

@@ -167,7 +167,7 @@ void l5_conn_put(struct l5_conn *conn)
  * would have without having asked, unless the writer asks as well. Only a size
  * that was set counts: the kernel's own default for TCP says nothing about
  * rings. Half of the value is what the caller gave to setsockopt(), the rest
- * was TCP's overhead.
+ * was TCP's overhead. The reader is NULL if it is not known yet.
  */
 static u32 l5_ring_size(struct l5_net *ln, const struct sock *writer,
 			const struct sock *reader)
@@ -176,7 +176,7 @@ static u32 l5_ring_size(struct l5_net *ln, const struct sock *writer,
 	u32 dflt = READ_ONCE(ln->ring_kb) << 10;
 	u32 size = 0;
 
-	if (reader->sk_userlocks & SOCK_RCVBUF_LOCK)
+	if (reader && reader->sk_userlocks & SOCK_RCVBUF_LOCK)
 		size = min_t(u32, READ_ONCE(reader->sk_rcvbuf) / 2, dflt);
 	if (writer->sk_userlocks & SOCK_SNDBUF_LOCK)
 		size = max_t(u32, size, READ_ONCE(writer->sk_sndbuf) / 2);
@@ -208,6 +208,21 @@ void l5_conn_fix(struct l5_conn *conn, u32 client, u32 server)
 }
 
 /**
+ * l5_conn_begin() - let a client write to its ring before it has met its peer
+ * @conn: the connection
+ *
+ * Context: the meeting's bucket lock held; atomic. Nobody else uses the
+ * connection yet.
+ */
+void l5_conn_begin(struct l5_conn *conn)
+{
+	struct l5_end *end = &conn->end[L5_CLIENT];
+
+	end->size = l5_ring_size(conn->client->ln, &conn->client->sk, NULL);
+	end->prod.size = end->size;
+}
+
+/**
  * l5_conn_pair() - fix the geometry of a connection that met its peer
  * @conn: the connection
  * @listener: the socket whose child it met, and who pays for the child's end
@@ -220,10 +235,14 @@ void l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener)
 	/* the owners know of options that were set a moment ago */
 	struct sock *client = &conn->client->sk;
 	struct sock *server = &listener->sk;
+	u32 size = conn->end[L5_CLIENT].size;
 
 	l5_payer_put(&conn->end[L5_SERVER].payer);
 	l5_payer_copy(&conn->end[L5_SERVER].payer, &listener->payer);
-	l5_conn_fix(conn, l5_ring_size(conn->client->ln, client, server),
+	/* it may have bytes in it */
+	if (!size)
+		size = l5_ring_size(conn->client->ln, client, server);
+	l5_conn_fix(conn, size,
 		    l5_ring_size(listener->ln, server, client));
 	rcu_assign_pointer(conn->end[L5_CLIENT].sk, &conn->client->sk);
 }

@@ -350,8 +350,15 @@ static int l5_wait_rx(struct l5_sock *l5, long *timeo, bool may_spin,
 	return err;
 }
 
-/* Before the bootstrap gets a call: it is to know what its owner knows. */
-static void l5_boot_use(struct l5_sock *l5)
+/**
+ * l5_boot_use() - before the bootstrap gets a call
+ * @l5: the socket
+ *
+ * It is to know what its owner knows.
+ *
+ * Context: may sleep.
+ */
+void l5_boot_use(struct l5_sock *l5)
 {
 	l5_boot_error(l5);
 	l5_boot_borrow(l5);
@@ -586,6 +593,32 @@ static bool l5_send_nothing(struct l5_sock *l5, const struct msghdr *msg)
 	return msg->msg_flags & L5_MSG_BELL;
 }
 
+/*
+ * The first bytes of a client whose listener waits for them, and whatever is
+ * to go with them.
+ */
+static int l5_first_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
+{
+	int first, ret;
+
+	if (!(msg->msg_flags & MSG_OOB)) {
+		ret = l5_shm_send_check(l5, msg);
+		if (ret)
+			return ret;
+	}
+	l5_boot_use(l5);
+	first = l5_defer_send(l5, msg);
+	if (first <= 0 || first == len)
+		return first;
+	/* the error is for the next call to tell */
+	if (READ_ONCE(l5->boot->sk->sk_err) || READ_ONCE(l5->sk.sk_err))
+		return first;
+	len -= first;
+	ret = l5_tx_rings(l5) ? l5_ring_sendmsg(l5, msg, len) :
+				l5_boot_sendmsg(l5, msg, len);
+	return ret < 0 ? first : first + ret;
+}
+
 /**
  * l5_sendmsg() - send on a socket in any state
  * @sock: the socket
@@ -601,6 +634,11 @@ int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	struct l5_rdma *rd;
 	int err;
 
+	if (unlikely(l5_state(l5) == L5_CONNECTING) && l5_deferred(l5) && len) {
+		err = l5_first_sendmsg(l5, msg, len);
+		if (err)
+			return err;
+	}
 	err = l5_connecting(l5, nonblock, sock_sndtimeo(&l5->sk, nonblock));
 	if (err)
 		return err;
@@ -625,6 +663,18 @@ int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	return err;
 }
 
+/**
+ * l5_wait_carrier() - before receiving: wait until it is known by what
+ * @l5: the socket
+ * @timeo: how long, jiffies
+ *
+ * Return: 0, -EAGAIN after @timeo, or as sock_intr_errno().
+ */
+long l5_wait_carrier(struct l5_sock *l5, long timeo)
+{
+	return l5_defer_recv(l5, timeo) ?: l5_wait_decided(l5, timeo);
+}
+
 /*
  * The ring is empty, and there were signs of an end: what is the answer?
  * Return: as recvmsg(), -EAGAIN if it was none, and is gone.
@@ -645,6 +695,7 @@ static int l5_shm_rx_end(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	n = l5_rdma_rx_end(l5);
 	if (n)
 		return n;
+	l5_defer_drop(l5);
 	n = l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
 	if (n != -EAGAIN)
 		return n;
@@ -725,8 +776,38 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	}
 }
 
-/* Is there anything to be heard from TCP, more than @seen bytes, or an end? */
-static bool l5_boot_readable(const struct l5_sock *l5, size_t seen)
+/*
+ * How much is left, for who has asked to be told with each receive: by TCP_INQ
+ * all of it, by io_uring whether there is any. To TCP the end is one more.
+ */
+static void l5_recv_inq(struct l5_sock *l5, struct msghdr *msg)
+{
+	const struct sock *bsk = l5->boot->sk;
+	bool says = READ_ONCE(l5->inq);
+
+	msg->msg_inq = l5_ring_count(l5, !l5->end, says ? INT_MAX : 1);
+	if (msg->msg_inq < INT_MAX &&
+	    (l5_peer_fin(l5) || sock_flag(bsk, SOCK_DONE)))
+		msg->msg_inq++;
+	if (says)
+		put_cmsg(msg, SOL_TCP, TCP_CM_INQ, sizeof(msg->msg_inq),
+			 &msg->msg_inq);
+}
+
+static bool l5_wants_inq(const struct l5_sock *l5, const struct msghdr *msg)
+{
+	return READ_ONCE(l5->inq) ||
+	       (msg->msg_get_inq && l5->proto != L5PROTO_UNIX);
+}
+
+/**
+ * l5_boot_readable() - is there anything to be heard from TCP?
+ * @l5: a socket that TCP carries so far
+ * @seen: bytes that are there and do not count
+ *
+ * Return: whether there are more, or an end.
+ */
+bool l5_boot_readable(const struct l5_sock *l5, size_t seen)
 {
 	const struct sock *bsk = l5->boot->sk;
 	const struct tcp_sock *tp = tcp_sk(bsk);
@@ -834,13 +915,26 @@ int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 	bool nonblock = flags & MSG_DONTWAIT;
 	int err, n;
 
-	err = l5_connecting(l5, nonblock, sock_rcvtimeo(&l5->sk, nonblock));
-	if (err)
-		return err;
+	if (unlikely(l5_state(l5) == L5_CONNECTING)) {
+		if (l5_deferred(l5) && flags & (MSG_ERRQUEUE | MSG_OOB))
+			return l5_boot_recvmsg(l5, msg, len, flags);
+		err = l5_wait_carrier(l5, sock_rcvtimeo(&l5->sk, nonblock));
+		if (err)
+			return err;
+	}
 	if (flags & MSG_ERRQUEUE)
 		return l5_boot_recvmsg(l5, msg, len, flags);
-	if (l5_rx_rings(l5))
-		return l5_shm_recvmsg(l5, msg, len, flags);
+	if (l5_rx_rings(l5)) {
+		size_t room = msg->msg_controllen;
+
+		n = l5_shm_recvmsg(l5, msg, len, flags);
+		/* unless it was TCP that told of an end, and of that */
+		if (unlikely(l5_wants_inq(l5, msg)) && n >= 0 &&
+		    msg->msg_controllen == room &&
+		    !(msg->msg_flags & MSG_CTRUNC))
+			l5_recv_inq(l5, msg);
+		return n;
+	}
 	if (!(flags & MSG_OOB) && l5_move_hope(l5))
 		return l5_move_recvmsg(l5, msg, len, flags);
 	n = l5_boot_recvmsg(l5, msg, len, flags);

@@ -125,6 +125,13 @@ enum l5_state {
 	L5_STATE_MAX
 };
 
+/* Has a client to meet a child that is made of its first bytes? */
+enum l5_lateness {
+	L5_LATE_NOT,
+	L5_LATE_OPEN,	/* yes, and it has not sent them */
+	L5_LATE_SENT,	/* yes, and they are on their way */
+};
+
 /**
  * struct l5_acct - memory charged to a network namespace
  * @ref: the namespace's and one for each payer, which may outlive it
@@ -274,6 +281,7 @@ struct l5_end {
  * @child: the bootstrap socket accept() will return; while pending
  * @reason: why not paired, if not
  * @paired: the outcome, valid once unhashed
+ * @twice: bytes that the client sent by TCP as well, at most, see defer.c
  * @end: the two ends
  * @wish: sizes for the rings that the end here writes and reads, of RDMA
  * @rdma: what keeps the rings like those of another host, NULL if both ends are
@@ -295,6 +303,7 @@ struct l5_conn {
 	struct sock *child;
 	enum l5_reason reason;
 	bool paired;
+	u32 twice;
 	struct l5_end end[2];
 	u32 wish[2];
 	struct l5_rdma *rdma;
@@ -355,6 +364,9 @@ struct l5_opts {
  * @opts: what the bootstrap was told, under its lock
  * @err_lock: see l5_boot_error()
  * @closing: a listener that takes no more meetings; under @pending_lock
+ * @late: &enum l5_lateness, under the bucket lock of its meeting
+ * @inq: option TCP_INQ is set
+ * @twice: bytes that come by TCP, at most, and that the ring has, see defer.c
  * @conn: see the top of this file
  * @rd: what may come of RDMA, NULL if nothing can; for life
  * @payer: of a listener: who pays for connections that wait for accept();
@@ -393,6 +405,9 @@ struct l5_sock {
 	u8 nopair;
 	u8 why;
 	bool closing;
+	u8 late;
+	bool inq;
+	u32 twice;
 	int spin_us;
 	int err_shown;
 	u64 spin_win;
@@ -454,6 +469,13 @@ static inline struct l5_tag *l5_tag_get(const struct sock *sk, const void *kind)
 	return tag;
 }
 
+/* Is it a client that met nobody, and waits for nobody, before it has sent? */
+static inline bool l5_deferred(const struct l5_sock *l5)
+{
+	/* AM */
+	return smp_load_acquire(&l5->late) == L5_LATE_OPEN;
+}
+
 /* Whose bootstrap a socket is, NULL if nobody's. Context as l5_tag_get(). */
 static inline struct l5_sock *l5_owner(const struct sock *bsk)
 {
@@ -501,7 +523,8 @@ long l5_wait_decided(struct l5_sock *l5, long timeo);
 bool l5_undecided(struct l5_sock *l5);
 
 /* meet.c */
-void l5_meet_note(u32 isn);
+void l5_meet_note(u32 isn, bool defer);
+bool l5_meet_first(struct l5_sock *l5, u32 len);
 void l5_meet_established(struct l5_sock *l5);
 void l5_meet_child(struct l5_sock *listener, struct sock *child);
 void l5_meet_unix_open(struct l5_sock *l5);
@@ -512,6 +535,11 @@ void l5_meet_cancel(struct l5_sock *l5);
 void l5_meet_reopen(struct l5_sock *listener);
 void l5_meet_close(struct l5_sock *listener);
 void l5_meet_init_conn(struct l5_conn *conn);
+
+/* defer.c */
+int l5_defer_send(struct l5_sock *l5, struct msghdr *msg);
+long l5_defer_recv(struct l5_sock *l5, long timeo);
+void l5_defer_drop(struct l5_sock *l5);
 
 /* acct.c */
 extern unsigned long l5_host_max_kb;
@@ -528,6 +556,7 @@ struct l5_conn *l5_conn_alloc(struct l5_sock *client);
 void l5_conn_put(struct l5_conn *conn);
 struct page *l5_conn_page(struct l5_conn *conn, int end);
 void l5_conn_fix(struct l5_conn *conn, u32 client, u32 server);
+void l5_conn_begin(struct l5_conn *conn);
 void l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener);
 void l5_conn_accepted(struct l5_conn *conn, struct l5_net *ln);
 void l5_conn_wishes(struct l5_conn *conn, const struct sock *sk);
@@ -591,6 +620,7 @@ int l5_watch(struct l5_sock *l5, void __user *arg);
 /* io.c */
 bool l5_rx_ended(struct l5_sock *l5);
 bool l5_tx_ended(struct l5_sock *l5);
+bool l5_boot_readable(const struct l5_sock *l5, size_t seen);
 void l5_send_to_closed(struct l5_sock *l5);
 int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len);
 int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags);
@@ -599,13 +629,19 @@ int l5_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg);
 #ifdef CONFIG_COMPAT
 int l5_compat_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg);
 #endif
+long l5_wait_carrier(struct l5_sock *l5, long timeo);
+void l5_boot_use(struct l5_sock *l5);
+
+/* splice.c */
 #if L5_OLD_SPLICE
 ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
 		    size_t size, int flags);
+#else
+void l5_splice_eof(struct socket *sock);
+#endif
 ssize_t l5_splice_read(struct socket *sock, loff_t *ppos,
 		       struct pipe_inode_info *pipe, size_t len,
 		       unsigned int flags);
-#endif
 
 /* unix.c */
 void l5_unix_attach(struct l5_sock *l5);

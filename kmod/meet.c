@@ -13,7 +13,9 @@
  * connect() may return before the child exists, though. Therefore the listener
  * notes the sequence number of each SYN it answers, before the SYN-ACK leaves;
  * a client that finds its own noted knows that an AF_L5 child is to come, and
- * waits for it, bounded. One that does not, stays TCP without any delay.
+ * waits for it, bounded. One that does not, stays TCP without any delay. If the
+ * listener noted that it waits for bytes first, the client does not wait and
+ * the meeting stays open, see defer.c.
  *
  * AF_UNIX. The kernel's peer pointer says who the other end is; the table
  * serves to let exactly one of connect() and accept() pair the two.
@@ -49,10 +51,12 @@ static struct l5_bucket l5_buckets[1 << L5_MEET_BITS] = {
 /*
  * Initial sequence numbers of the SYNs that AF_L5 listeners answered. Lossy:
  * an entry overwritten too early costs one connection its rings. So numbers of
- * one hash take turns in several places.
+ * one hash take turns in several places. Above the number: L5_NOTE_DEFER.
  */
+#define L5_NOTE_DEFER	BIT_ULL(32)
+
 static struct l5_notes {
-	u32 isn[L5_NOTE_WAYS];
+	u64 isn[L5_NOTE_WAYS];
 	atomic_t turn;
 } l5_notes[1 << L5_NOTE_BITS];
 
@@ -64,24 +68,30 @@ static struct l5_notes *l5_notes_of(u32 isn)
 /**
  * l5_meet_note() - an AF_L5 listener is about to answer a SYN
  * @isn: the client's initial sequence number
+ * @defer: it is to make the child when it has bytes
  */
-void l5_meet_note(u32 isn)
+void l5_meet_note(u32 isn, bool defer)
 {
 	struct l5_notes *n = l5_notes_of(isn);
 	unsigned int turn = atomic_fetch_inc(&n->turn);
 
 	/* the SYN-ACK orders this before the client's look */
-	WRITE_ONCE(n->isn[turn % L5_NOTE_WAYS], isn);
+	WRITE_ONCE(n->isn[turn % L5_NOTE_WAYS],
+		   isn | (defer ? L5_NOTE_DEFER : 0));
 }
 
-static bool l5_meet_noted(u32 isn)
+static bool l5_meet_noted(u32 isn, bool *defer)
 {
 	const struct l5_notes *n = l5_notes_of(isn);
+	u64 note;
 	int i;
 
-	for (i = 0; i < L5_NOTE_WAYS; i++)
-		if (READ_ONCE(n->isn[i]) == isn)
+	for (i = 0; i < L5_NOTE_WAYS; i++) {
+		note = READ_ONCE(n->isn[i]);
+		*defer = note & L5_NOTE_DEFER;
+		if ((u32)note == isn)
 			return true;
+	}
 	return false;
 }
 
@@ -120,6 +130,7 @@ static void l5_meet_decide(struct l5_bucket *b, struct l5_conn *conn,
 	lockdep_assert_held(&b->lock);
 	hlist_del_init(&conn->hash);
 	l5_timer_cancel(&conn->timer);
+	WRITE_ONCE(client->late, L5_LATE_NOT);
 	/* both may have been denied since they began */
 	if (listener)
 		conn->reason = l5_why_not(client);
@@ -164,6 +175,16 @@ void l5_meet_init_conn(struct l5_conn *conn)
 	timer_setup(&conn->timer, l5_meet_timeout, 0);
 }
 
+/* From now on the child is on its way. */
+static void l5_meet_wait(struct l5_conn *conn, unsigned int ms)
+{
+	unsigned long wait = msecs_to_jiffies(ms) ?: 1;
+
+	conn->slices = min(wait, L5_MEET_SLICES);
+	conn->slice = wait / conn->slices;
+	mod_timer(&conn->timer, jiffies + conn->slice);
+}
+
 /**
  * l5_meet_established() - a client's handshake is over on its side
  * @l5: the client
@@ -174,17 +195,17 @@ void l5_meet_established(struct l5_sock *l5)
 {
 	const struct tcp_sock *tp = tcp_sk(l5->boot->sk);
 	unsigned int ms = READ_ONCE(l5->ln->match_ms);
-	unsigned long wait = msecs_to_jiffies(ms);
 	u32 isn = tp->write_seq - 1;
 	struct l5_conn *conn = l5->conn;
 	struct l5_bucket *b;
+	bool defer;
 
 	if (l5->why || !conn || !hlist_unhashed(&conn->hash)) {
 		l5_set_state(l5, L5_BASE, l5->why ?: L5_REASON_CONNECT);
 		return;
 	}
 	if (READ_ONCE(l5->force) == L5_TRANSPORT_RDMA ||
-	    !l5_meet_noted(isn)) {
+	    !l5_meet_noted(isn, &defer)) {
 		l5_set_state(l5, L5_BASE, l5_door_ask(l5) ?: L5_REASON_PEER);
 		return;
 	}
@@ -196,10 +217,40 @@ void l5_meet_established(struct l5_sock *l5)
 	b = l5_bucket(conn->key);
 	spin_lock_bh(&b->lock);
 	l5_meet_enter(b, conn);
-	conn->slices = min(wait, L5_MEET_SLICES);
-	conn->slice = wait / conn->slices;
-	mod_timer(&conn->timer, jiffies + conn->slice);
+	if (!defer)
+		l5_meet_wait(conn, ms);
+	/* AM, pairs with l5_deferred(): the key of the meeting, then this */
+	smp_store_release(&l5->late, defer ? L5_LATE_OPEN : L5_LATE_NOT);
 	spin_unlock_bh(&b->lock);
+}
+
+/**
+ * l5_meet_first() - a client is about to send the bytes that its child is for
+ * @l5: the client
+ * @len: how many, at most, go both ways
+ *
+ * Return: whether its meeting is open, and nobody else has sent the first.
+ */
+bool l5_meet_first(struct l5_sock *l5, u32 len)
+{
+	struct l5_conn *conn = l5->conn;
+	struct l5_bucket *b;
+	bool open;
+
+	lockdep_assert_held(&l5->lock);
+	if (!conn || !l5_deferred(l5))
+		return false;
+	b = l5_bucket(conn->key);
+	spin_lock_bh(&b->lock);
+	open = !hlist_unhashed(&conn->hash) && l5_deferred(l5);
+	if (open) {
+		WRITE_ONCE(l5->late, L5_LATE_SENT);
+		conn->twice = len;
+		l5_conn_begin(conn);
+		l5_meet_wait(conn, READ_ONCE(l5->ln->match_ms));
+	}
+	spin_unlock_bh(&b->lock);
+	return open;
 }
 
 /*
@@ -369,7 +420,7 @@ void l5_meet_stay(struct l5_sock *l5, enum l5_reason why)
 	struct l5_bucket *b;
 
 	lockdep_assert_held(&l5->lock);
-	if (!l5_undecided(l5) || !conn)
+	if (!conn || (!l5_undecided(l5) && !READ_ONCE(l5->late)))
 		return;
 	/* a client that is entering just now has entered, and has its key */
 	lock_sock(l5->boot->sk);
@@ -401,6 +452,7 @@ void l5_meet_cancel(struct l5_sock *l5)
 	b = l5_bucket(conn->key);
 	spin_lock_bh(&b->lock);
 	hlist_del_init(&conn->hash);
+	WRITE_ONCE(l5->late, L5_LATE_NOT);
 	spin_unlock_bh(&b->lock);
 	l5_timer_stop(&conn->timer);
 }

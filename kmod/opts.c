@@ -185,6 +185,12 @@ void l5_opts_pull(struct l5_sock *l5)
 	l5_opts_write(sk, &old, &new);
 	WRITE_ONCE(sk->sk_bound_dev_if, new.dev);
 	WRITE_ONCE(sk->sk_rcvlowat, READ_ONCE(bsk->sk_rcvlowat));
+	if (l5->proto != L5PROTO_UNIX)
+		WRITE_ONCE(l5->inq, tcp_sk(bsk)->recvmsg_inq);
+	/* by which io_uring knows whether to ask for no copy */
+	if (sk->sk_socket)
+		assign_bit(SOCK_SUPPORT_ZC, &sk->sk_socket->flags,
+			   test_bit(SOCK_SUPPORT_ZC, &l5->boot->flags));
 	l5->opts = new;
 	l5_sock_show(l5);
 	release_sock(bsk);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * AF_L5: splice() and sendfile() on kernels where each family does its own.
+ * AF_L5: splice() and sendfile().
+ *
+ * What TCP carries, and will carry, is spliced by TCP, which knows of urgent
+ * data and need not copy. Else the bytes are received as by recvmsg(): the
+ * pages of a ring stay the ring's.
  */
 #include <linux/fs.h>
 #include <linux/pipe_fs_i.h>
@@ -8,6 +12,22 @@
 #include <linux/uio.h>
 
 #include "l5.h"
+
+/*
+ * Is a socket's stream TCP's for good? Once it is connected: who may wait for
+ * that does so.
+ *
+ * Return: 1, 0, or an error of such a wait.
+ */
+static int l5_splice_base(struct l5_sock *l5, bool nonblock)
+{
+	int err;
+
+	if (l5->proto == L5PROTO_UNIX)
+		return 0;
+	err = l5_wait_carrier(l5, sock_rcvtimeo(&l5->sk, nonblock));
+	return err ?: !l5_rx_rings(l5) && !l5_move_hope(l5);
+}
 
 #if L5_OLD_SPLICE
 
@@ -32,21 +52,10 @@ static void l5_splice_release(struct splice_pipe_desc *spd, unsigned int i)
 	put_page(spd->pages[i]);
 }
 
-/**
- * l5_splice_read() - move bytes from a socket into a pipe
- * @sock: the socket
- * @ppos: not used
- * @pipe: the pipe, locked by the caller, which has seen room in it
- * @len: how many at most
- * @flags: SPLICE_F_*, which say nothing about a TCP socket
- *
- * The bytes are received into fresh pages: those of a ring stay the ring's.
- *
- * Return: bytes moved, 0 at the end of the stream, or as recvmsg().
- */
-ssize_t l5_splice_read(struct socket *sock, loff_t *ppos,
-		       struct pipe_inode_info *pipe, size_t len,
-		       unsigned int flags)
+/* Receive into fresh pages, and put them into the pipe. */
+static ssize_t l5_splice_copy(struct socket *sock, loff_t *ppos,
+			      struct pipe_inode_info *pipe, size_t len,
+			      unsigned int flags)
 {
 	int nonblock = sock->file->f_flags & O_NONBLOCK ? MSG_DONTWAIT : 0;
 	struct l5_sock *l5 = l5_sk(sock->sk);
@@ -93,4 +102,55 @@ ssize_t l5_splice_read(struct socket *sock, loff_t *ppos,
 	return i ? splice_to_pipe(pipe, &spd) : ret;
 }
 
+#else
+
+static ssize_t l5_splice_copy(struct socket *sock, loff_t *ppos,
+			      struct pipe_inode_info *pipe, size_t len,
+			      unsigned int flags)
+{
+	return copy_splice_read(sock->file, ppos, pipe, len, flags);
+}
+
+/**
+ * l5_splice_eof() - a file that was being sent has ended before its time
+ * @sock: the socket
+ *
+ * Bytes that were kept for more are to go. A ring keeps none.
+ */
+void l5_splice_eof(struct socket *sock)
+{
+	struct socket *boot = l5_sk(sock->sk)->boot;
+
+	if (boot->ops->splice_eof)
+		boot->ops->splice_eof(boot);
+}
+
 #endif /* L5_OLD_SPLICE */
+
+/**
+ * l5_splice_read() - move bytes from a socket into a pipe
+ * @sock: the socket
+ * @ppos: not used
+ * @pipe: the pipe, locked by the caller on old kernels, which has seen room
+ * @len: how many at most
+ * @flags: SPLICE_F_*, which say nothing about a TCP socket
+ *
+ * Return: bytes moved, 0 at the end of the stream, or as recvmsg().
+ */
+ssize_t l5_splice_read(struct socket *sock, loff_t *ppos,
+		       struct pipe_inode_info *pipe, size_t len,
+		       unsigned int flags)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	ssize_t ret;
+
+	ret = l5_splice_base(l5, sock->file->f_flags & O_NONBLOCK);
+	if (ret < 0)
+		return ret;
+	if (!ret)
+		return l5_splice_copy(sock, ppos, pipe, len, flags);
+	l5_boot_use(l5);
+	ret = l5->boot->ops->splice_read(l5->boot, ppos, pipe, len, flags);
+	l5_boot_error(l5);
+	return ret;
+}

@@ -588,6 +588,31 @@ SCENARIO(sigio)
 	N(io_seen);
 }
 
+/* Asked for on a connection that has been used, by who may have it mapped. */
+SCENARIO(sigio_in_use)
+{
+	struct sigaction sa = { .sa_sigaction = on_io,
+				.sa_flags = SA_SIGINFO };
+	int i;
+
+	pair(c);
+	for (i = 0; i < 40; i++) {
+		OK(send(c->b, "x", 1, 0));
+		OK(recv(c->a, buf, 9, 0));
+		OK(send(c->a, "x", 1, 0));
+		OK(recv(c->b, buf, 9, 0));
+	}
+	sigaction(SIGIO, &sa, NULL);
+	R(fcntl(c->a, F_SETOWN, getpid()));
+	R(fcntl(c->a, F_SETFL, O_ASYNC | O_NONBLOCK));
+	io_seen = 0;
+	for (i = 0; i < 3; i++) {
+		OK(send(c->b, "x", 1, 0));
+		want_io(c, "SIGIO for data");
+		OK(recv(c->a, buf, 9, 0));
+	}
+}
+
 SCENARIO(sigio_listener)
 {
 	int l = listener(c, 4), s = cl_socket(c, 0);

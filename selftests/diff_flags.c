@@ -184,6 +184,92 @@ SCENARIO(more_in_time)
 	D(buf, n);
 }
 
+/* Receive with room for @room bytes of control messages, and say which came. */
+static void recv_inq(struct ctx *c, int fd, size_t want, size_t room, int flags)
+{
+	union {
+		struct cmsghdr align;
+		char buf[256];
+	} u;
+	struct iovec v = { buf, want };
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1,
+		.msg_control = room ? u.buf : NULL, .msg_controllen = room,
+	};
+	struct cmsghdr *i;
+	int left;
+
+	if (R(recvmsg(fd, &m, flags)) < 0)
+		return;
+	/* without room for them the library need not ask for any */
+	if (room)
+		N(m.msg_flags);
+	N(m.msg_controllen);
+	for (i = CMSG_FIRSTHDR(&m); i; i = CMSG_NXTHDR(&m, i)) {
+		memcpy(&left, CMSG_DATA(i), sizeof(left));
+		V("control message", "level %d type %d length %zu: %d",
+		  i->cmsg_level, i->cmsg_type, (size_t)i->cmsg_len, left);
+	}
+}
+
+/* How much is left is told with each receive. */
+SCENARIO_ON(tcp, inq)
+{
+	int one = 1, zero = 0;
+
+	pair(c);
+	R(setsockopt(c->a, IPPROTO_TCP, TCP_INQ, &one, sizeof(one)));
+	recv_inq(c, c->a, 4, 256, MSG_DONTWAIT);
+	OK(send(c->b, "abcdefghij", 10, 0));
+	await(c->a, 10);
+	recv_inq(c, c->a, 4, 256, 0);
+	recv_inq(c, c->a, 4, 256, MSG_PEEK);
+	recv_inq(c, c->a, 2, 8, 0);
+	recv_inq(c, c->a, 2, 0, 0);
+	recv_inq(c, c->a, 99, 256, 0);
+	OK(send(c->b, "kl", 2, 0));
+	await(c->a, 2);
+	OK(shutdown(c->b, SHUT_WR));
+	P(c->a, POLLRDHUP);
+	settle(c);
+	recv_inq(c, c->a, 1, 256, 0);
+	recv_inq(c, c->a, 1, 256, 0);
+	recv_inq(c, c->a, 1, 256, 0);
+	R(setsockopt(c->a, IPPROTO_TCP, TCP_INQ, &zero, sizeof(zero)));
+	recv_inq(c, c->a, 1, 256, 0);
+}
+
+/* What is kept back for more to come: see the table of deviations. */
+SCENARIO_ON(tcp, more_unseen)
+{
+	int n;
+
+	pair(c);
+	R(send(c->a, "head", 4, MSG_MORE));
+	settle(c);
+	n = -1;
+	OK(ioctl(c->b, FIONREAD, &n));
+	V("seen of what MSG_MORE keeps", "%d", n);
+	R(send(c->a, "body", 4, 0));
+	await(c->b, 8);
+	n = R(recv(c->b, buf, 99, 0));
+	D(buf, n);
+}
+
+/* A socket in use does not take it, and goes on. */
+SCENARIO_ON(tcp, tls_after_connect)
+{
+	int n;
+
+	pair(c);
+	if (c->v->transport == L5_TRANSPORT_BASE)
+		return;
+	R(setsockopt(c->a, IPPROTO_TCP, TCP_ULP, "tls", 3));
+	R(send(c->a, "abc", 3, 0));
+	n = R(recv(c->b, buf, 9, 0));
+	D(buf, n);
+}
+
 SCENARIO(sigpipe)
 {
 	struct iovec v = { "x", 1 };

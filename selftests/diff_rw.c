@@ -769,6 +769,70 @@ SCENARIO_ON(un, splice_does_not_block)
 	R(splice(c->b, NULL, p[1], NULL, 100, 0));
 }
 
+/* TCP stops at an urgent byte, and does not wait behind it. */
+SCENARIO_ON(tcp, splice_urgent)
+{
+	struct timeval tv = { .tv_sec = 2 };
+	int p[2], i, n;
+
+	pair(c);
+	/* rings have none */
+	if (c->v->transport != L5_TRANSPORT_BASE)
+		return;
+	OK(pipe(p));
+	OK(setsockopt(c->b, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	OK(send(c->a, "ab", 2, 0));
+	OK(send(c->a, "c", 1, MSG_OOB));
+	P(c->b, POLLPRI);
+	for (i = 0; i < 3; i++) {
+		n = R(splice(c->b, NULL, p[1], NULL, 100, 0));
+		N(ioctl(c->b, SIOCATMARK, &n));
+		N(n);
+	}
+	n = R(recv(c->b, buf, 9, MSG_OOB));
+	D(buf, n);
+	OK(send(c->a, "de", 2, 0));
+	settle(c);
+	for (i = 0; i < 3; i++)
+		R(splice(c->b, NULL, p[1], NULL, 100, SPLICE_F_MORE));
+	OK(shutdown(c->a, SHUT_WR));
+	P(c->b, POLLRDHUP);
+	R(splice(c->b, NULL, p[1], NULL, 100, 0));
+	n = R(read(p[0], buf, 100));
+	D(buf, n);
+}
+
+/* One that connects, or failed to, or never tried. */
+SCENARIO_ON(tcp, splice_unconnected)
+{
+	int p[2], s = cl_socket(c, SOCK_NONBLOCK), l = listener(c, 4);
+
+	OK(pipe(p));
+	R(splice(s, NULL, p[1], NULL, 100, 0));
+	R(splice(l, NULL, p[1], NULL, 100, SPLICE_F_NONBLOCK));
+	OK(close(l));
+	R(connect(s, SA(&c->la), c->la.len));
+	P(s, POLLHUP);
+	R(splice(s, NULL, p[1], NULL, 100, 0));
+	R(splice(s, NULL, p[1], NULL, 100, 0));
+}
+
+/* An error is given once, whatever call asks for it. */
+SCENARIO_ON(tcp, splice_reset)
+{
+	struct linger now = { .l_onoff = 1 };
+	int p[2];
+
+	pair(c);
+	OK(pipe(p));
+	OK(setsockopt(c->a, SOL_SOCKET, SO_LINGER, &now, sizeof(now)));
+	OK(close(c->a));
+	P(c->b, POLLHUP);
+	R(splice(c->b, NULL, p[1], NULL, 100, 0));
+	R(splice(c->b, NULL, p[1], NULL, 100, 0));
+	R(recv(c->b, buf, 9, 0));
+}
+
 /* A pipe that is not read: splice stops, and nothing is lost. */
 SCENARIO(splice_to_full_pipe)
 {

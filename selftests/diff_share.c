@@ -532,6 +532,72 @@ static struct io_uring_sqe *sqe(void)
 	return io_uring_get_sqe(&ring);
 }
 
+/*
+ * A send without a copy, if that is to be had: what it returned, and if that
+ * was not an error a notification that the buffer is free. Whichever is first.
+ */
+static void push_zc(struct ctx *c, const char *what)
+{
+	struct __kernel_timespec ts = { .tv_sec = 10 };
+	struct io_uring_cqe *cqe;
+	int n = io_uring_submit(&ring), left = 1;
+
+	if (n < 0)
+		V(what, "submit %d", n);
+	while (left--) {
+		n = io_uring_wait_cqe_timeout(&ring, &cqe, &ts);
+		if (n) {
+			V(what, "waiting %s", strerrorname_np(-n));
+			return;
+		}
+		if (cqe->flags & IORING_CQE_F_NOTIF)
+			V(what, "notified");
+		else
+			V(what, "%d %s", cqe->res, cqe->res < 0 ?
+			  strerrorname_np(-cqe->res) : "");
+		if (cqe->flags & IORING_CQE_F_MORE)
+			left++;
+		io_uring_cqe_seen(&ring, cqe);
+	}
+}
+
+SCENARIO(uring_send_zc)
+{
+	struct iovec v[2] = { { "uv", 2 }, { "wxyz", 4 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+	static char much[30000];
+	int n;
+
+	n = io_uring_queue_init(8, &ring, 0);
+	if (n) {
+		V("io_uring", "%d", n);
+		return;
+	}
+	pair(c);
+	io_uring_prep_send_zc(sqe(), c->a, "abc", 3, 0, 0);
+	push_zc(c, "send_zc");
+	io_uring_prep_send_zc(sqe(), c->b, "de", 2, MSG_WAITALL, 0);
+	push_zc(c, "send_zc by the other");
+	io_uring_prep_sendmsg_zc(sqe(), c->a, &m, 0);
+	push_zc(c, "sendmsg_zc");
+	/* AF_UNIX refuses them */
+	if (!is_unix(c)) {
+		await(c->b, 9);
+		n = R(recv(c->b, buf, 99, 0));
+		D(buf, n);
+		n = R(recv(c->a, buf, 99, 0));
+		D(buf, n);
+		l5_fill(much, sizeof(much), 0);
+		io_uring_prep_send_zc(sqe(), c->a, much, sizeof(much),
+				      MSG_WAITALL, 0);
+		push_zc(c, "send_zc of much");
+		R(drain(c->b, sizeof(much), 0));
+	}
+	OK(shutdown(c->a, SHUT_WR));
+	io_uring_prep_send_zc(sqe(), c->a, "abc", 3, MSG_NOSIGNAL, 0);
+	push_zc(c, "send_zc after the end");
+}
+
 static void send_8(struct ctx *c)
 {
 	send(c->b, "12345678", 8, 0);

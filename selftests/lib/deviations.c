@@ -32,6 +32,15 @@
 	"says how much of it system calls use, and what is raised beyond it "\
 	"is no room for who waits"
 
+#define CORK_REASON							\
+	"a ring keeps nothing back: what TCP_CORK or MSG_MORE would let "\
+	"wait for more, 200 ms at most, the peer sees at once"
+
+#define ULP_REASON							\
+	"TLS in the kernel is TCP's: TCP_ULP before connect() or listen() "\
+	"keeps TCP, and is refused once there are rings; then libraries of "\
+	"TLS go on without it"
+
 /* A plain end of a mixed pair answers as TCP does. */
 #define BOTH_ENDS	(V_RING | V_FORCED)
 #define BOTH_TCP	(BOTH_ENDS & ~V_UN)
@@ -103,6 +112,12 @@ const struct deviation deviations[] = {
 	  "1000", "-1 EAGAIN", false, SNDBUF_REASON, D_FULL },
 	{ "sndbuf_raised_from_little", "poll c->a", V_RING,
 	  "1 OUT|*", "0 ", false, SNDBUF_REASON, D_FULL },
+	{ "more_unseen", "seen of what MSG_MORE keeps", V_RING_TCP,
+	  "0", "4", true, CORK_REASON, D_ALWAYS },
+	{ "cork", "seen of what TCP_CORK keeps", V_RING_TCP,
+	  "0", "4", true, CORK_REASON, D_ALWAYS },
+	{ "tls_after_connect", "setsockopt(*, TCP_ULP, *", V_RING_TCP,
+	  "*", "-1 EOPNOTSUPP", true, ULP_REASON, D_ALWAYS },
 	{ "epoll_two", "epoll", V_RING, "2 *", "1 *", true,
 	  "what the library finds ready it returns at once; what only the "
 	  "kernel knows (here a duplicate of a closed descriptor) may come "

@@ -20,6 +20,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
@@ -170,6 +171,26 @@ EXPORT int __dup2(int from, int to)
 	return dup2(from, to);
 }
 
+/*
+ * O_ASYNC is set: the kernel does not tell the module. A look at the socket
+ * does, and from then on a peer that sends by a mapped ring rings its bell.
+ */
+static void async_on(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	const struct timespec now = { 0 };
+	int saved = errno;
+
+	if (fd_word(fd) == FD_OTHER)
+		return;
+	fd_flag(fd, SOCK_PLAIN, true);
+	if (fd_own_begin()) {
+		syscall(SYS_ppoll, &p, 1, &now, NULL, 0);
+		fd_own_end();
+	}
+	errno = saved;
+}
+
 EXPORT int fcntl64(int fd, int cmd, ...)
 {
 	va_list ap;
@@ -191,7 +212,7 @@ EXPORT int fcntl64(int fd, int cmd, ...)
 	case F_SETFL:
 		fd_flag(fd, SOCK_NONBLOCKING, arg & O_NONBLOCK);
 		if (arg & O_ASYNC)
-			fd_flag(fd, SOCK_PLAIN, true);
+			async_on(fd);
 		break;
 	}
 	return ret;
@@ -216,7 +237,7 @@ EXPORT int ioctl(int fd, unsigned long cmd, ...)
 	if (cmd == FIONBIO)
 		fd_flag(fd, SOCK_NONBLOCKING, *(int *)arg);
 	else if (cmd == FIOASYNC && *(int *)arg)
-		fd_flag(fd, SOCK_PLAIN, true);
+		async_on(fd);
 	return ret;
 }
 

@@ -187,6 +187,7 @@ static bool try_calls(void)
 		L5_IOC_MAP_INFO, L5_IOC_DOORBELL, L5_IOC_LOCK, L5_IOC_UNLOCK,
 		L5_IOC_WATCH,
 	};
+	const struct timespec none = { 0 };
 	struct timespec t;
 	unsigned int i;
 	cpu_set_t cpus;
@@ -209,6 +210,7 @@ static bool try_calls(void)
 	       CALL(SYS_shutdown, -1, SHUT_RDWR, 0, 0, 0, 0) == -EBADF &&
 	       CALL(SYS_fcntl, -1, F_GETFL, 0, 0, 0, 0) == -EBADF &&
 	       CALL(SYS_epoll_ctl, -1, 0, -1, 0, 0, 0) < 0 &&
+	       CALL(SYS_ppoll, 0, 0, &none, 0, 0, 0) == 0 &&
 	       CALL(SYS_rt_tgsigqueueinfo, 0, 0, 0, 0, 0, 0) < 0 &&
 	       CALL(SYS_tgkill, 0, 0, 0, 0, 0, 0) == -EINVAL &&
 	       CALL(SYS_getpid, 0, 0, 0, 0, 0, 0) > 0 &&
