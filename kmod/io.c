@@ -786,8 +786,7 @@ static void l5_recv_inq(struct l5_sock *l5, struct msghdr *msg)
 	bool says = READ_ONCE(l5->inq);
 
 	msg->msg_inq = l5_ring_count(l5, !l5->end, says ? INT_MAX : 1);
-	if (msg->msg_inq < INT_MAX &&
-	    (l5_peer_fin(l5) || sock_flag(bsk, SOCK_DONE)))
+	if (msg->msg_inq < INT_MAX && sock_flag(bsk, SOCK_DONE))
 		msg->msg_inq++;
 	if (says)
 		put_cmsg(msg, SOL_TCP, TCP_CM_INQ, sizeof(msg->msg_inq),
