@@ -22,7 +22,8 @@ allowed() {
 	all syscall
 	# of memory that is given; sanitizers look at it by these
 	all memchr memcmp memcpy memmove memset
-	all strchr strcmp strcpy strcspn strlen strnlen strrchr strtol
+	all stpcpy strchr strcmp strcpy strcspn strlen strnlen strrchr strstr
+	all strtol
 	# words for an error
 	all strerrorname_np
 	# the environment: what has its own says what its children get
@@ -40,7 +41,12 @@ allowed() {
 	libl5preload.so __chk_fail pthread_testcancel __register_atfork
 	# the program's name and rules about it
 	libl5preload.so __progname program_invocation_short_name
+	libl5socket.so __progname program_invocation_short_name
 	libl5preload.so fnmatch inet_pton
+	# of a set of signals that is given
+	libl5preload.so sigaddset sigemptyset
+	# libc's own word for whether there ever was a second thread
+	libl5preload.so __libc_single_threaded
 	# an allocator, locks and a resolver as the program has them
 	libl5.so.0 malloc calloc realloc free getaddrinfo freeaddrinfo
 	libl5.so.0 pthread_mutex_init pthread_mutex_lock
