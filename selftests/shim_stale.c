@@ -19,6 +19,18 @@
 
 #include "ends.h"
 
+/* libc's own syscall(), which passes the library's by. */
+static long (*unseen)(long nr, ...);
+
+__attribute__((constructor)) static void find_unseen(void)
+{
+	void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+
+	*(void **)&unseen = libc ? dlsym(libc, "syscall") : NULL;
+	if (!unseen)
+		abort();
+}
+
 #define SAYS(from, to, text)						\
 	do {								\
 		ssize_t __n = sizeof(text) - 1;				\
@@ -33,27 +45,27 @@
 
 static int again(int fd, int file)
 {
-	return syscall(SYS_fcntl, file, F_DUPFD, fd);
+	return unseen(SYS_fcntl, file, F_DUPFD, fd);
 }
 
 static int by_close(int fd, int file)
 {
-	return syscall(SYS_close, fd) ? -1 : again(fd, file);
+	return unseen(SYS_close, fd) ? -1 : again(fd, file);
 }
 
 static int by_dup2(int fd, int file)
 {
-	return syscall(SYS_dup2, file, fd);
+	return unseen(SYS_dup2, file, fd);
 }
 
 static int by_dup3(int fd, int file)
 {
-	return syscall(SYS_dup3, file, fd, O_CLOEXEC);
+	return unseen(SYS_dup3, file, fd, O_CLOEXEC);
 }
 
 static int by_range(int fd, int file)
 {
-	return syscall(SYS_close_range, fd, fd, 0) ? -1 : again(fd, file);
+	return unseen(SYS_close_range, fd, fd, 0) ? -1 : again(fd, file);
 }
 
 static int by_uring(int fd, int file)
@@ -88,7 +100,7 @@ static int by_libc(int fd, int file)
 
 static void *closes_it(void *arg)
 {
-	return (void *)syscall(SYS_close, *(int *)arg);
+	return (void *)unseen(SYS_close, *(int *)arg);
 }
 
 static int by_thread(int fd, int file)
@@ -106,10 +118,10 @@ static int by_thread(int fd, int file)
 static int by_sharer(int fd, int file)
 {
 	int status;
-	pid_t pid = syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
+	pid_t pid = unseen(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
 
 	if (!pid)
-		_exit(syscall(SYS_close, fd));
+		_exit(unseen(SYS_close, fd));
 	return waitpid(pid, &status, 0) != pid || status ? -1 : again(fd, file);
 }
 
@@ -330,7 +342,7 @@ SHIM_TEST(to_nothing)
 	WARM_PAIR(L5, a, b);
 	keep = dup(a);
 	ASSERT_EQ(4, raw_write(b, "ring", 4));
-	ASSERT_EQ(0, syscall(SYS_close, a));
+	ASSERT_EQ(0, unseen(SYS_close, a));
 	ASSERT_EQ(-1, write(a, "x", 1));
 	ASSERT_EQ(EBADF, errno);
 	ASSERT_EQ(-1, read(a, buf, 1));
@@ -384,7 +396,7 @@ SHIM_TEST(flags)
 	ASSERT_EQ(0, fcntl(keep, F_GETFL) & O_NONBLOCK);
 	UNTOUCHED(keep, b);
 	/* and is not lost for the copies, whose word was in doubt as well */
-	ASSERT_EQ(0, syscall(SYS_close, syscall(SYS_dup, keep)));
+	ASSERT_EQ(0, unseen(SYS_close, unseen(SYS_dup, keep)));
 	ASSERT_EQ(0, fcntl(keep, F_SETFL, O_NONBLOCK));
 	ASSERT_EQ(-1, read(keep, &c, 1));
 	ASSERT_EQ(EAGAIN, errno);
@@ -418,7 +430,7 @@ SHIM_TEST(stays_mapped)
 		close(dup(a));
 		SAYS(a, b, "there");
 		SAYS(keep, b, "and there");
-		ASSERT_EQ(0, syscall(SYS_close, syscall(SYS_dup, a)));
+		ASSERT_EQ(0, unseen(SYS_close, unseen(SYS_dup, a)));
 		SAYS(b, keep, "and back");
 		ASSERT_EQ(2, shim_maps());
 	}
@@ -465,7 +477,7 @@ SHIM_TEST(under_a_user)
 		ASSERT_EQ(0, pthread_create(&t, NULL, writes, &u));
 		for (n = 0; n < 50; n++)
 			ASSERT_LT(0, read(b, c, sizeof(c)));
-		ASSERT_EQ(a, syscall(SYS_dup2, file, a));
+		ASSERT_EQ(a, unseen(SYS_dup2, file, a));
 		atomic_store(&u.mark, 1);
 		while (atomic_load(&u.seen) != 1)
 			sched_yield();
