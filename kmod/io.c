@@ -697,11 +697,17 @@ static int l5_shm_rx_end(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		return n;
 	l5_defer_drop(l5);
 	n = l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
+	/* an error is told once */
+	if (n == -ECONNRESET &&
+	    test_and_clear_bit(L5_END_TOLD, &l5_own(l5)->flags))
+		return 0;
 	if (n != -EAGAIN)
 		return n;
 	/* what was taken back ends by an error, and the RST is on its way */
-	if (test_bit(L5_END_REVOKED, &l5_own(l5)->flags))
+	if (test_bit(L5_END_REVOKED, &l5_own(l5)->flags)) {
+		set_bit(L5_END_TOLD, &l5_own(l5)->flags);
 		return -ECONNRESET;
+	}
 	if (test_bit(L5_END_DEAF, &l5_own(l5)->flags))
 		return 0;
 	/* disconnected meanwhile, and connected to another peer */
