@@ -262,9 +262,8 @@ SCENARIO_ON(tcp, tls_after_connect)
 	int n;
 
 	pair(c);
-	if (c->v->transport == L5_TRANSPORT_BASE)
-		return;
-	R(setsockopt(c->a, IPPROTO_TCP, TCP_ULP, "tls", 3));
+	if (c->v->transport != L5_TRANSPORT_BASE)
+		R(setsockopt(c->a, IPPROTO_TCP, TCP_ULP, "tls", 3));
 	R(send(c->a, "abc", 3, 0));
 	n = R(recv(c->b, buf, 9, 0));
 	D(buf, n);
