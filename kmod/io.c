@@ -415,18 +415,26 @@ static int l5_connecting(struct l5_sock *l5, bool nonblock, long timeo)
  * until the first is retransmitted: hence urgent data, which that rule spares.
  * But not to a peer that only shut down, since poll() would show it POLLPRI;
  * TCP does not forget that one's socket.
+ *
+ * An error that there is says that the peer has reset it already, and is the
+ * program's to hear of.
  */
 void l5_send_to_closed(struct l5_sock *l5)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
 	struct kvec vec = { .iov_base = "", .iov_len = 1 };
+	struct sock *bsk = l5->boot->sk;
+	int err;
 
-	if (l5->proto == L5PROTO_UNIX)
+	if (l5->proto == L5PROTO_UNIX || READ_ONCE(bsk->sk_err))
 		return;
 	/* of one on another host it is not known */
 	if (!l5->conn->rdma && !rcu_access_pointer(l5_peer(l5)->sk))
 		msg.msg_flags |= MSG_OOB;
-	kernel_sendmsg(l5->boot, &msg, &vec, 1, 1);
+	err = kernel_sendmsg(l5->boot, &msg, &vec, 1, 1);
+	/* it came just then: it is put back */
+	if (err < 0 && err != -EPIPE && err != -EAGAIN)
+		cmpxchg(&bsk->sk_err, 0, -err);
 }
 
 /* The checks that the bootstrap would make before it looks at the bytes. */
@@ -573,9 +581,9 @@ static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 
 /*
  * A send of no bytes, which means nothing to TCP, is L5_IOC_DOORBELL and
- * L5_IOC_UNLOCK for who has the rings mapped and is refused ioctl(). A peer
- * that closed is told only of what was published: TCP answers no send of
- * nothing.
+ * L5_IOC_UNLOCK for who has the rings mapped and is refused ioctl(). To a peer
+ * that is gone goes the byte that asks for a reset, but only if it is said that
+ * this is a bell: TCP sends nothing for nothing.
  *
  * Return: true if that is all there is to do.
  */
@@ -587,10 +595,13 @@ static bool l5_send_nothing(struct l5_sock *l5, const struct msghdr *msg)
 	if (l5->conn->rdma)
 		l5_rdma_push(l5->conn, true);
 	l5_conn_unlocked(l5->conn, l5->end);
-	if (test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
+	if (!(msg->msg_flags & L5_MSG_BELL))
+		return false;
+	if (!rcu_access_pointer(l5_peer(l5)->sk) &&
+	    test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
 	    l5_ring_used(l5->conn, l5->end))
 		l5_send_to_closed(l5);
-	return msg->msg_flags & L5_MSG_BELL;
+	return true;
 }
 
 /*

@@ -363,6 +363,44 @@ SCENARIO(write_nothing_after_close)
 	R(recv(c->a, buf, 9, 0));
 }
 
+/* The peer has not read all, and is told of nothing. */
+SCENARIO(write_nothing_after_shutdown)
+{
+	int i;
+
+	pair(c);
+	OK(send(c->a, "unread", 6, 0));
+	await(c->b, 6);
+	R(shutdown(c->b, SHUT_RDWR));
+	P(c->a, POLLRDHUP);
+	for (i = 0; i < 2; i++) {
+		R(send(c->a, "", 0, MSG_NOSIGNAL));
+		settle(c);
+	}
+	P(c->a, POLLRDHUP);
+	R(recv(c->a, buf, 9, 0));
+	R(recv(c->b, buf, 9, 0));
+	R(recv(c->b, buf, 9, 0));
+}
+
+/* It is reset; a bell, which is nothing to TCP, does not take the error. */
+SCENARIO(write_nothing_after_reset)
+{
+	int proto, family = tested_family(c, &proto);
+
+	pair(c);
+	OK(send(c->a, "unread", 6, 0));
+	await(c->b, 6);
+	R(close(c->b));
+	P(c->a, POLLHUP);
+	if (c->v->transport == L5_TRANSPORT_SHM && family != AF_INET &&
+	    family != AF_INET6 && family != AF_UNIX)
+		OK(send(c->a, "", 0, MSG_NOSIGNAL | L5_MSG_BELL));
+	R(send(c->a, "", 0, MSG_NOSIGNAL));
+	R(send(c->a, "", 0, MSG_NOSIGNAL));
+	R(recv(c->a, buf, 9, 0));
+}
+
 SCENARIO(write_after_close_then_error)
 {
 	pair(c);

@@ -773,27 +773,31 @@ SCENARIO_ON(un, splice_does_not_block)
 SCENARIO_ON(tcp, splice_urgent)
 {
 	struct timeval tv = { .tv_sec = 2 };
+	/* rings have none */
+	const bool base = c->v->transport == L5_TRANSPORT_BASE;
+	const int times = base ? 3 : 1;
 	int p[2], i, n;
 
 	pair(c);
-	/* rings have none */
-	if (c->v->transport != L5_TRANSPORT_BASE)
-		return;
 	OK(pipe(p));
 	OK(setsockopt(c->b, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
 	OK(send(c->a, "ab", 2, 0));
-	OK(send(c->a, "c", 1, MSG_OOB));
-	P(c->b, POLLPRI);
-	for (i = 0; i < 3; i++) {
+	if (base) {
+		OK(send(c->a, "c", 1, MSG_OOB));
+		P(c->b, POLLPRI);
+	}
+	for (i = 0; i < times; i++) {
 		n = R(splice(c->b, NULL, p[1], NULL, 100, 0));
 		N(ioctl(c->b, SIOCATMARK, &n));
 		N(n);
 	}
-	n = R(recv(c->b, buf, 9, MSG_OOB));
-	D(buf, n);
+	if (base) {
+		n = R(recv(c->b, buf, 9, MSG_OOB));
+		D(buf, n);
+	}
 	OK(send(c->a, "de", 2, 0));
 	settle(c);
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < times; i++)
 		R(splice(c->b, NULL, p[1], NULL, 100, SPLICE_F_MORE));
 	OK(shutdown(c->a, SHUT_WR));
 	P(c->b, POLLRDHUP);
