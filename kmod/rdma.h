@@ -221,7 +221,8 @@ struct l5_region {
  * @key: the secret of the TCP connection, as both see it
  * @token: what a question for it says of @key
  * @ends: the addresses of the TCP connection, of who knows @key
- * @peer_qpn: the peer's queue pair number
+ * @qpn: number of the own queue pair, once something was said of it
+ * @peer_qpn: the peer's
  * @door: where it is asked, as long as it may be
  * @node: in the table of who is looked for
  * @since: jiffies when it was put there
@@ -291,6 +292,7 @@ struct l5_rdma {
 	u64 key;
 	u64 token;
 	struct l5_ends ends;
+	u32 qpn;
 	u32 peer_qpn;
 	struct l5_door *door;
 	struct hlist_node node;
@@ -386,7 +388,7 @@ u32 l5_rdma_max_size(const struct l5_rdma *rd);
 u64 l5_token(u64 key);
 void l5_ends_of(const struct sock *sk, int end, struct l5_ends *ends);
 bool l5_seal_way(const struct rdma_cm_id *id, const struct l5_ends *ends);
-void l5_seal_make(const struct l5_rdma *rd, struct l5_hello *hello);
+void l5_seal_make(struct l5_rdma *rd, struct l5_hello *hello);
 bool l5_seal_good(const struct l5_rdma *rd, const struct l5_hello *hello,
 		  u32 qpn);
 

@@ -141,9 +141,11 @@ static u64 l5_seal(const struct l5_rdma *rd, const struct l5_hello *hello,
  * @rd: of this end, with a queue pair
  * @hello: the rest of it is filled in
  */
-void l5_seal_make(const struct l5_rdma *rd, struct l5_hello *hello)
+void l5_seal_make(struct l5_rdma *rd, struct l5_hello *hello)
 {
-	hello->seal = l5_seal(rd, hello, rd->server, rd->id->qp->qp_num,
+	/* an answer may come when the queue pair is gone */
+	rd->qpn = rd->id->qp->qp_num;
+	hello->seal = l5_seal(rd, hello, rd->server, rd->qpn,
 			      rd->server ? rd->peer_qpn : 0);
 }
 
@@ -156,8 +158,8 @@ void l5_seal_make(const struct l5_rdma *rd, struct l5_hello *hello)
 bool l5_seal_good(const struct l5_rdma *rd, const struct l5_hello *hello,
 		  u32 qpn)
 {
-	u32 own = rd->end == L5_SERVER ? 0 : rd->id->qp->qp_num;
+	bool answer = rd->end != L5_SERVER;
 
-	return hello->seal == l5_seal(rd, hello, rd->end != L5_SERVER, qpn,
-				      own);
+	return hello->seal == l5_seal(rd, hello, answer, qpn,
+				      answer ? rd->qpn : 0);
 }
