@@ -6,6 +6,7 @@
  */
 #include "shim.h"
 
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 
@@ -225,6 +226,61 @@ SHIM_TEST(own_handler)
 	}
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
+/*
+ * A handler for once is used up by a fault of the program's, and by no other;
+ * nor does a copy that faults kill after it was.
+ */
+static void once(_Atomic int *step)
+{
+	char *bad = spoilt(UNREADABLE, 0);
+	struct sigaction sa = {
+		.sa_handler = sees, .sa_flags = SA_RESETHAND | SA_NODEFER,
+	};
+	int a, b, i;
+
+	alarm(100);
+	if (!shim_pair(L5, &a, &b) || !shim_warm(a, b) || shim_maps() != 2 ||
+	    write(a, "x", 1) != 1 || sigaction(SIGSEGV, &sa, NULL))
+		_exit(1);
+	for (i = 0; i < 3; i++) {
+		if (read(b, bad, 1) != -1 || errno != EFAULT ||
+		    write(a, bad, 1) != -1 || errno != EFAULT || seen)
+			_exit(2);
+		atomic_fetch_add(step, 1);
+	}
+	if (sigaction(SIGSEGV, NULL, &sa) || sa.sa_handler != sees ||
+	    (sa.sa_flags & (SA_RESETHAND | SA_NODEFER | SA_SIGINFO |
+			    SA_RESTART)) != (SA_RESETHAND | SA_NODEFER))
+		_exit(3);
+	*(volatile char *)0x10000000 = 1;
+	if (seen != SIGSEGV || sigaction(SIGSEGV, NULL, &sa) ||
+	    sa.sa_handler != SIG_DFL || !(sa.sa_flags & SA_RESETHAND))
+		_exit(4);
+	atomic_fetch_add(step, 1);
+	if (read(b, bad, 1) != -1 || errno != EFAULT)
+		_exit(5);
+	atomic_fetch_add(step, 1);
+	*(volatile char *)bad = 1;
+	_exit(6);
+}
+
+SHIM_TEST(handler_for_once)
+{
+	_Atomic int *step = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int status;
+	pid_t pid;
+
+	ASSERT_NE(MAP_FAILED, step);
+	pid = fork();
+	if (!pid)
+		once(step);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(5, atomic_load(step));
+	EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV)
+		TH_LOG("status %x", status);
 }
 
 TEST_HARNESS_MAIN

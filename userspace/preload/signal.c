@@ -9,6 +9,11 @@
  * written to while it is used. A handler that is our own is no secret from who
  * asks the kernel: calling it calls the program's.
  *
+ * A handler for once (SA_RESETHAND) of a signal that a copy may raise is used
+ * up here, in the record: the kernel would not tell a fault of the program's
+ * from one of a copy, of which the program hears nothing, and which must not
+ * kill afterwards either.
+ *
  * libc's functions that set handlers call each other past us, so each of them
  * is here. signal() keeps what siginterrupt() said in libc, which only knows
  * what libc's own was told: so that is kept here instead.
@@ -241,6 +246,30 @@ ENTRY static void by_default(int sig, siginfo_t *si)
 	errno = saved;
 }
 
+static bool ours(void);
+
+/* The handler for a fault of the program's, or for a signal sent to it. */
+ENTRY static action_fn *take_handler(int sig, struct action *a)
+{
+	action_fn *h = atomic_load_explicit(&a->handler, memory_order_acquire);
+	struct sigaction sa = { .sa_handler = SIG_DFL };
+	int saved = errno;
+
+	if (l5_likely(!raised_by_copy(sig) || !(a->flags & SA_RESETHAND)))
+		return h;
+	/* a child of vfork() uses up none but its own */
+	if (sandbox_careful() || ours()) {
+		/* of two threads that fault at once, one: else @h is updated */
+		atomic_compare_exchange_strong(&a->handler, &h,
+					       (action_fn *)(uintptr_t)SIG_DFL);
+	} else {
+		sa.sa_flags = a->flags;
+		real.sigaction(sig, &sa, NULL);
+	}
+	errno = saved;
+	return h;
+}
+
 ENTRY static void came(int sig, siginfo_t *si, void *uc, struct action *a)
 {
 	bool coming = sig_thread.coming;
@@ -262,7 +291,7 @@ ENTRY static void came(int sig, siginfo_t *si, void *uc, struct action *a)
 		sig_thread.coming = coming;
 		return;
 	}
-	h = atomic_load_explicit(&a->handler, memory_order_acquire);
+	h = take_handler(sig, a);
 	if (l5_unlikely((uintptr_t)h == (uintptr_t)SIG_DFL)) {
 		by_default(sig, si);
 		sig_thread.coming = coming;
@@ -353,7 +382,8 @@ static void translate(int sig, struct sigaction *sa, int last)
 	else if (sa->sa_handler == SIG_DFL && sa->sa_flags & SA_RESETHAND)
 		k = last - 1;
 	if (k >= 0)
-		sa->sa_flags &= ~actions[k][sig].added;
+		sa->sa_flags = (sa->sa_flags & ~actions[k][sig].added) |
+			       (actions[k][sig].flags & SA_RESETHAND);
 }
 
 static bool bare(const struct sigaction *sa)
@@ -384,6 +414,8 @@ static int wrap(int sig, const struct sigaction *act, struct sigaction *old,
 	atomic_store(&a->flags, sa.sa_flags);
 	atomic_store(&a->added, (add | hide) & ~sa.sa_flags);
 	sa.sa_flags |= add;
+	if (raised_by_copy(sig))
+		sa.sa_flags &= ~SA_RESETHAND;
 	sa.sa_sigaction = entries[k];
 	atomic_store(&latest[sig], k + 1);
 	return real.sigaction(sig, &sa, old);
