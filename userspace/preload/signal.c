@@ -173,6 +173,18 @@ static uintptr_t code_of(const ucontext_t *uc)
 #endif
 }
 
+/* Where the kernel's half is: it would take a fault to get there. */
+static void jump_nowhere(ucontext_t *uc)
+{
+#if defined(__x86_64__)
+	uc->uc_mcontext.gregs[REG_RIP] = -4096;
+#elif defined(__aarch64__)
+	uc->uc_mcontext.pc = -4096ul;
+#else
+	(void)uc;
+#endif
+}
+
 /*
  * Is that what began at @frame? A thread that was taken out of its middle, and
  * has not come here since, is further up or elsewhere.
@@ -230,20 +242,42 @@ ENTRY static bool later(int sig, siginfo_t *si, ucontext_t *uc,
 	return true;
 }
 
+/* Would the instruction that did it do it again? */
+ENTRY static bool does_again(int sig, const siginfo_t *si)
+{
+	return si->si_code > 0 && si->si_code != SI_KERNEL &&
+	       !(sig == SIGBUS && si->si_code == BUS_MCEERR_AO);
+}
+
 /*
- * As if there were no handler. It comes again, to kill, when we have returned:
- * the core is to show what did it.
+ * As if there were no handler. What an instruction raised it raises again when
+ * we have returned, and is blocked then: the kernel kills for that. This takes
+ * no system call, which a filter might refuse, and the core shows what did it.
+ *
+ * What was sent is sent again. Who may not sends the thread to where there is
+ * no code; so a SIGBUS ends as SIGSEGV then.
  */
-ENTRY static void by_default(int sig, siginfo_t *si)
+ENTRY static void by_default(int sig, siginfo_t *si, ucontext_t *uc)
 {
 	struct sigaction sa = { .sa_handler = SIG_DFL };
-	uint64_t block = bit(sig);
+	uint64_t block = bit(sig), mask;
 	int saved = errno;
 
-	set_mask(SIG_BLOCK, &block);
-	real.sigaction(sig, &sa, NULL);
-	put_back(sig, si);
-	errno = saved;
+	if (!does_again(sig, si) && !sandbox_careful()) {
+		bool sent;
+
+		set_mask(SIG_BLOCK, &block);
+		sent = !real.sigaction(sig, &sa, NULL) && put_back(sig, si);
+		errno = saved;
+		if (sent)
+			return;
+	}
+	memcpy(&mask, &uc->uc_sigmask, sizeof(mask));
+	mask |= bit(SIGSEGV) | bit(SIGBUS);
+	memcpy(&uc->uc_sigmask, &mask, sizeof(mask));
+	/* the kernel may have told of an instruction, and may not */
+	if (!does_again(sig, si) && si->si_code != SI_KERNEL)
+		jump_nowhere(uc);
 }
 
 static bool ours(void);
@@ -293,7 +327,7 @@ ENTRY static void came(int sig, siginfo_t *si, void *uc, struct action *a)
 	}
 	h = take_handler(sig, a);
 	if (l5_unlikely((uintptr_t)h == (uintptr_t)SIG_DFL)) {
-		by_default(sig, si);
+		by_default(sig, si, uc);
 		sig_thread.coming = coming;
 		return;
 	}
