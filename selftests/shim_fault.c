@@ -283,4 +283,94 @@ SHIM_TEST(handler_for_once)
 		TH_LOG("status %x", status);
 }
 
+/* Stacks as small as they may be, and buffers as many */
+enum { MANY = 1024, TOTAL = 4 << 20 };
+
+static char many_bytes[TOTAL];
+
+/* Of all sizes, with empty ones between. */
+static void many(struct iovec *v, char *at)
+{
+	size_t len, left = TOTAL;
+	int i;
+
+	for (i = 0; i < MANY; i++) {
+		len = i % 7 == 3 ? 0 : (i * 977u) % 9000;
+		if (len > left || i == MANY - 1)
+			len = left;
+		v[i] = (struct iovec){ at, len };
+		at += len;
+		left -= len;
+	}
+}
+
+static void *small_send(void *arg)
+{
+	static struct iovec v[MANY];
+
+	many(v, many_bytes);
+	return (void *)writev(*(int *)arg, v, MANY);
+}
+
+static void *small_recv(void *arg)
+{
+	static struct iovec v[MANY];
+	struct msghdr msg = { .msg_iov = v, .msg_iovlen = MANY };
+
+	many(v, many_bytes);
+	return (void *)recvmsg(*(int *)arg, &msg, MSG_WAITALL);
+}
+
+static bool start_small(pthread_t *th, void *(*f)(void *arg), int *fd)
+{
+	pthread_attr_t attr;
+
+	return !pthread_attr_init(&attr) &&
+	       !pthread_attr_setstacksize(&attr, 16384) &&
+	       !pthread_create(th, &attr, f, fd);
+}
+
+SHIM_TEST(small_stacks)
+{
+	static char in[65536];
+	size_t got, len;
+	int a, b, i;
+	pthread_t th;
+	void *ret;
+	ssize_t n;
+
+	WARM_PAIR(L5, a, b);
+	for (i = 0; i < 3; i++) {
+		l5_fill(many_bytes, TOTAL, 0);
+		ASSERT_TRUE(start_small(&th, small_send, &a));
+		for (got = 0; got < TOTAL; got += n) {
+			/* it is full now and then, for longer than it looks */
+			if (got % 7 < 2)
+				usleep(3000);
+			n = read(b, in, sizeof(in) - got % 777);
+			ASSERT_LT(0, n);
+			ASSERT_EQ(-1, l5_check(in, n, got));
+		}
+		ASSERT_EQ(0, pthread_join(th, &ret));
+		ASSERT_EQ(TOTAL, (ssize_t)ret);
+
+		memset(many_bytes, 0, TOTAL);
+		ASSERT_TRUE(start_small(&th, small_recv, &b));
+		for (got = 0; got < TOTAL; got += n) {
+			len = 10000 + got % 50000;
+			if (len > TOTAL - got)
+				len = TOTAL - got;
+			l5_fill(in, len, got);
+			if (got % 7 < 2)
+				usleep(3000);
+			n = write(a, in, len);
+			ASSERT_LT(0, n);
+		}
+		ASSERT_EQ(0, pthread_join(th, &ret));
+		ASSERT_EQ(TOTAL, (ssize_t)ret);
+		ASSERT_EQ(-1, l5_check(many_bytes, TOTAL, 0));
+	}
+	ASSERT_EQ(2, shim_maps());
+}
+
 TEST_HARNESS_MAIN
