@@ -695,6 +695,73 @@ SHIM_TEST(jumps_while_streaming)
 	EXPECT_NE(NULL, found);
 }
 
+/*
+ * The same with signals that faults raise, but that were sent; and what comes
+ * next is further down the stack than what was left.
+ */
+static ssize_t write_deep(int fd, int depth)
+{
+	volatile char room[2048];
+	ssize_t n;
+
+	room[0] = depth;
+	n = depth ? write_deep(fd, depth - 1) : write(fd, "x", 1);
+	room[1] = room[0];
+	return n;
+}
+
+static void jump_out_of_sent(struct __test_metadata *_metadata, int sig)
+{
+	struct sigevent ev = {
+		.sigev_notify = SIGEV_THREAD_ID,
+		.sigev_signo = sig,
+	};
+	struct itimerspec it = { 0 };
+	volatile int jumps = 0;
+	timer_t timer;
+	pthread_t th;
+	void *found;
+	int a, b;
+
+	WARM_PAIR(L5, a, b);
+	ASSERT_TRUE(start_drain(&th, &b));
+	set_handler(sig, on_jump, 0);
+	ev._sigev_un._tid = syscall(SYS_gettid);
+	ASSERT_EQ(0, timer_create(CLOCK_MONOTONIC, &ev, &timer));
+	while (jumps < 200) {
+		if (sigsetjmp(out, 1)) {
+			jumps++;
+			ASSERT_EQ(1, write_deep(a, 8));
+			continue;
+		}
+		it.it_value.tv_nsec = 300000 + jumps * 7000;
+		timer_settime(timer, 0, &it, NULL);
+		for (;;)
+			if (write(a, buf, PIECE) < 0 && errno != EINTR)
+				break;
+	}
+	timer_delete(timer);
+	ASSERT_EQ(16, write(a, "the last of them", 16));
+	shutdown(a, SHUT_WR);
+	ASSERT_EQ(0, pthread_join(th, &found));
+	EXPECT_NE(NULL, found);
+	close(a);
+	close(b);
+}
+
+SHIM_TEST(jumps_out_of_sent)
+{
+	static const int sigs[] = { SIGFPE, SIGSEGV, SIGBUS, SIGTRAP };
+	unsigned int i;
+
+	/* what hangs does so for ever */
+	alarm(60 * l5_slow());
+	for (i = 0; i < ARRAY_SIZE(sigs); i++) {
+		TH_LOG("%s", strsignal(sigs[i]));
+		jump_out_of_sent(_metadata, sigs[i]);
+	}
+}
+
 /* What is said of handlers */
 
 static void h_one(int sig)

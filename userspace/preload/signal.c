@@ -137,6 +137,17 @@ static bool put_back(int sig, siginfo_t *si)
 			syscall(SYS_gettid), sig, si);
 }
 
+/* It comes with the others, when all are let in. */
+static void put_back_kept(void)
+{
+	siginfo_t si = sig_thread.kept;
+	uint64_t block = bit(si.si_signo);
+
+	set_mask(SIG_BLOCK, &block);
+	sig_thread.kept.si_signo = 0;
+	put_back(si.si_signo, &si);
+}
+
 void sig_let_in(void)
 {
 	struct sig_thread *t = &sig_thread;
@@ -145,6 +156,8 @@ void sig_let_in(void)
 
 	/* the handlers run within the next call, and may not come back */
 	t->put_back = false;
+	if (l5_unlikely(t->kept.si_signo))
+		put_back_kept();
 	set_mask(SIG_SETMASK, &mask);
 	errno = saved;
 }
@@ -215,6 +228,22 @@ ENTRY static bool inside(const ucontext_t *uc, bool coming)
 /* The handler is called once, and was: as if it had not been yet. */
 static void set_again(int sig, const struct action *a);
 
+/*
+ * Those that a fault raises are not blocked, lest it kill, so they are put back
+ * at the end. There is room for one: who sends two to a thread at once has the
+ * second's handler run at once.
+ */
+static bool keep(int sig, const siginfo_t *si)
+{
+	struct sig_thread *t = &sig_thread;
+
+	/* one that is pending is not again */
+	if (t->kept.si_signo)
+		return t->kept.si_signo == sig;
+	t->kept = *si;
+	return true;
+}
+
 /* To this thread again, once it has ended what it is in. */
 ENTRY static bool later(int sig, siginfo_t *si, ucontext_t *uc,
 			const struct action *a)
@@ -224,7 +253,7 @@ ENTRY static bool later(int sig, siginfo_t *si, ucontext_t *uc,
 	int saved = errno;
 
 	old = set_mask(SIG_BLOCK, &block);
-	if (!put_back(sig, si)) {
+	if (!(raised() & bit(sig) ? keep(sig, si) : put_back(sig, si))) {
 		set_mask(SIG_SETMASK, &old);
 		errno = saved;
 		return false;
@@ -233,7 +262,9 @@ ENTRY static bool later(int sig, siginfo_t *si, ucontext_t *uc,
 		set_again(sig, a);
 	/* of several that came at once this is the outermost by now */
 	memcpy(&mask, &uc->uc_sigmask, sizeof(mask));
-	t->mask = mask;
+	/* one that is kept may come when all are blocked already */
+	if (!t->put_back || (mask & block) != block)
+		t->mask = mask;
 	t->put_back = true;
 	mask |= block;
 	memcpy(&uc->uc_sigmask, &mask, sizeof(mask));
@@ -307,8 +338,8 @@ ENTRY static action_fn *take_handler(int sig, struct action *a)
 ENTRY static void came(int sig, siginfo_t *si, void *uc, struct action *a)
 {
 	bool coming = sig_thread.coming;
-	/* never blocked, lest a fault kill: so it would come again at once */
-	bool now = raised() & bit(sig), done;
+	/* what was sent is about no instruction, and can wait */
+	bool now = raised() & bit(sig) && si->si_code > 0, done;
 	uintptr_t held;
 	action_fn *h;
 	int used;
@@ -316,8 +347,7 @@ ENTRY static void came(int sig, siginfo_t *si, void *uc, struct action *a)
 	sig_thread.coming = true;
 	l5_signal_fence();
 	if (now)
-		done = si->si_code > 0 && l5_copy_fault &&
-		       l5_copy_fault(sig, si, uc);
+		done = l5_copy_fault && l5_copy_fault(sig, si, uc);
 	else
 		done = inside(uc, coming) && later(sig, si, uc, a);
 	if (done) {
