@@ -6,6 +6,7 @@
  */
 #include "shim.h"
 
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 
@@ -225,6 +226,151 @@ SHIM_TEST(own_handler)
 	}
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
+/*
+ * A handler for once is used up by a fault of the program's, and by no other;
+ * nor does a copy that faults kill after it was.
+ */
+static void once(_Atomic int *step)
+{
+	char *bad = spoilt(UNREADABLE, 0);
+	struct sigaction sa = {
+		.sa_handler = sees, .sa_flags = SA_RESETHAND | SA_NODEFER,
+	};
+	int a, b, i;
+
+	alarm(100);
+	if (!shim_pair(L5, &a, &b) || !shim_warm(a, b) || shim_maps() != 2 ||
+	    write(a, "x", 1) != 1 || sigaction(SIGSEGV, &sa, NULL))
+		_exit(1);
+	for (i = 0; i < 3; i++) {
+		if (read(b, bad, 1) != -1 || errno != EFAULT ||
+		    write(a, bad, 1) != -1 || errno != EFAULT || seen)
+			_exit(2);
+		atomic_fetch_add(step, 1);
+	}
+	if (sigaction(SIGSEGV, NULL, &sa) || sa.sa_handler != sees ||
+	    (sa.sa_flags & (SA_RESETHAND | SA_NODEFER | SA_SIGINFO |
+			    SA_RESTART)) != (SA_RESETHAND | SA_NODEFER))
+		_exit(3);
+	*(volatile char *)0x10000000 = 1;
+	if (seen != SIGSEGV || sigaction(SIGSEGV, NULL, &sa) ||
+	    sa.sa_handler != SIG_DFL || !(sa.sa_flags & SA_RESETHAND))
+		_exit(4);
+	atomic_fetch_add(step, 1);
+	if (read(b, bad, 1) != -1 || errno != EFAULT)
+		_exit(5);
+	atomic_fetch_add(step, 1);
+	*(volatile char *)bad = 1;
+	_exit(6);
+}
+
+SHIM_TEST(handler_for_once)
+{
+	_Atomic int *step = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int status;
+	pid_t pid;
+
+	ASSERT_NE(MAP_FAILED, step);
+	pid = fork();
+	if (!pid)
+		once(step);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(5, atomic_load(step));
+	EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV)
+		TH_LOG("status %x", status);
+}
+
+/* Stacks as small as they may be, and buffers as many */
+enum { MANY = 1024, TOTAL = 4 << 20 };
+
+static char many_bytes[TOTAL];
+
+/* Of all sizes, with empty ones between. */
+static void many(struct iovec *v, char *at)
+{
+	size_t len, left = TOTAL;
+	int i;
+
+	for (i = 0; i < MANY; i++) {
+		len = i % 7 == 3 ? 0 : (i * 977u) % 9000;
+		if (len > left || i == MANY - 1)
+			len = left;
+		v[i] = (struct iovec){ at, len };
+		at += len;
+		left -= len;
+	}
+}
+
+static void *small_send(void *arg)
+{
+	static struct iovec v[MANY];
+
+	many(v, many_bytes);
+	return (void *)writev(*(int *)arg, v, MANY);
+}
+
+static void *small_recv(void *arg)
+{
+	static struct iovec v[MANY];
+	struct msghdr msg = { .msg_iov = v, .msg_iovlen = MANY };
+
+	many(v, many_bytes);
+	return (void *)recvmsg(*(int *)arg, &msg, MSG_WAITALL);
+}
+
+static bool start_small(pthread_t *th, void *(*f)(void *arg), int *fd)
+{
+	pthread_attr_t attr;
+
+	return !pthread_attr_init(&attr) &&
+	       !pthread_attr_setstacksize(&attr, 16384) &&
+	       !pthread_create(th, &attr, f, fd);
+}
+
+SHIM_TEST(small_stacks)
+{
+	static char in[65536];
+	size_t got, len;
+	int a, b, i;
+	pthread_t th;
+	void *ret;
+	ssize_t n;
+
+	WARM_PAIR(L5, a, b);
+	for (i = 0; i < 3; i++) {
+		l5_fill(many_bytes, TOTAL, 0);
+		ASSERT_TRUE(start_small(&th, small_send, &a));
+		for (got = 0; got < TOTAL; got += n) {
+			/* it is full now and then, for longer than it looks */
+			if (got % 7 < 2)
+				usleep(3000);
+			n = read(b, in, sizeof(in) - got % 777);
+			ASSERT_LT(0, n);
+			ASSERT_EQ(-1, l5_check(in, n, got));
+		}
+		ASSERT_EQ(0, pthread_join(th, &ret));
+		ASSERT_EQ(TOTAL, (ssize_t)ret);
+
+		memset(many_bytes, 0, TOTAL);
+		ASSERT_TRUE(start_small(&th, small_recv, &b));
+		for (got = 0; got < TOTAL; got += n) {
+			len = 10000 + got % 50000;
+			if (len > TOTAL - got)
+				len = TOTAL - got;
+			l5_fill(in, len, got);
+			if (got % 7 < 2)
+				usleep(3000);
+			n = write(a, in, len);
+			ASSERT_LT(0, n);
+		}
+		ASSERT_EQ(0, pthread_join(th, &ret));
+		ASSERT_EQ(TOTAL, (ssize_t)ret);
+		ASSERT_EQ(-1, l5_check(many_bytes, TOTAL, 0));
+	}
+	ASSERT_EQ(2, shim_maps());
 }
 
 TEST_HARNESS_MAIN

@@ -596,6 +596,79 @@ SHIM_TEST(filters_are_inherited)
 	}
 }
 
+/* What is fatal is so under a filter, too, and the same: no call is needed. */
+struct fatal {
+	const char *name;
+	enum by by;
+	unsigned int others;	/* what becomes of calls but a few */
+	bool sent;		/* it is kill()ed; else it faults */
+};
+
+static const struct fatal fatals[] = {
+	{ "fault, EPERM", BY_PRCTL, EPERM_IT, false },
+	{ "fault, killed for calls", BY_PRCTL, KILL, false },
+	{ "fault, EPERM, unseen", BY_STEALTH, EPERM_IT, false },
+	{ "fault, killed for calls, unseen", BY_STEALTH, KILL, false },
+	{ "sent, EPERM", BY_PRCTL, EPERM_IT, true },
+	{ "sent, killed for calls", BY_PRCTL, KILL, true },
+	{ "sent, EPERM, unseen", BY_STEALTH, EPERM_IT, true },
+};
+
+static void die_under(const struct fatal *f, int fd)
+{
+	int *volatile nowhere = (int *)8;
+	int a, b;
+	char c;
+
+	limit_time();
+	if (!shim_pair(L5, &a, &b) || !shim_warm(a, b) || shim_maps() != 2 ||
+	    !filter(f->by, few, ALLOW, f->others))
+		_exit(2);
+	if (write(fd, "r", 1) != 1)
+		leave(FEW_BY_PRCTL, 3);
+	if (!f->sent)
+		*nowhere = 1;
+	/* whoever outlives the signal ends with the test */
+	while (read(fd, &c, 1) == 1)
+		;
+	leave(FEW_BY_PRCTL, 4);
+}
+
+SHIM_TEST(faults_are_fatal)
+{
+	int p[2], st, k;
+	unsigned int i;
+	pid_t pid;
+	char c;
+
+	for (i = 0; i < sizeof(fatals) / sizeof(*fatals); i++) {
+		ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, p));
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			close(p[0]);
+			die_under(&fatals[i], p[1]);
+		}
+		close(p[1]);
+		ASSERT_EQ(1, read(p[0], &c, 1));
+		if (fatals[i].sent)
+			kill(pid, SIGSEGV);
+		st = 0;
+		for (k = 0; k < 1000 * l5_slow(); k++) {
+			if (waitpid(pid, &st, WNOHANG))
+				break;
+			usleep(10000);
+		}
+		if (k == 1000 * l5_slow()) {
+			kill(pid, SIGKILL);
+			waitpid(pid, &st, 0);
+		}
+		close(p[0]);
+		EXPECT_TRUE(WIFSIGNALED(st) && WTERMSIG(st) == SIGSEGV)
+			TH_LOG("%s: status %x", fatals[i].name, st);
+	}
+}
+
 /* syscall() is libc's in all but what it is there for. */
 SHIM_TEST(syscalls_pass)
 {

@@ -695,6 +695,73 @@ SHIM_TEST(jumps_while_streaming)
 	EXPECT_NE(NULL, found);
 }
 
+/*
+ * The same with signals that faults raise, but that were sent; and what comes
+ * next is further down the stack than what was left.
+ */
+static ssize_t write_deep(int fd, int depth)
+{
+	volatile char room[2048];
+	ssize_t n;
+
+	room[0] = depth;
+	n = depth ? write_deep(fd, depth - 1) : write(fd, "x", 1);
+	room[1] = room[0];
+	return n;
+}
+
+static void jump_out_of_sent(struct __test_metadata *_metadata, int sig)
+{
+	struct sigevent ev = {
+		.sigev_notify = SIGEV_THREAD_ID,
+		.sigev_signo = sig,
+	};
+	struct itimerspec it = { 0 };
+	volatile int jumps = 0;
+	timer_t timer;
+	pthread_t th;
+	void *found;
+	int a, b;
+
+	WARM_PAIR(L5, a, b);
+	ASSERT_TRUE(start_drain(&th, &b));
+	set_handler(sig, on_jump, 0);
+	ev._sigev_un._tid = syscall(SYS_gettid);
+	ASSERT_EQ(0, timer_create(CLOCK_MONOTONIC, &ev, &timer));
+	while (jumps < 200) {
+		if (sigsetjmp(out, 1)) {
+			jumps++;
+			ASSERT_EQ(1, write_deep(a, 8));
+			continue;
+		}
+		it.it_value.tv_nsec = 300000 + jumps * 7000;
+		timer_settime(timer, 0, &it, NULL);
+		for (;;)
+			if (write(a, buf, PIECE) < 0 && errno != EINTR)
+				break;
+	}
+	timer_delete(timer);
+	ASSERT_EQ(16, write(a, "the last of them", 16));
+	shutdown(a, SHUT_WR);
+	ASSERT_EQ(0, pthread_join(th, &found));
+	EXPECT_NE(NULL, found);
+	close(a);
+	close(b);
+}
+
+SHIM_TEST(jumps_out_of_sent)
+{
+	static const int sigs[] = { SIGFPE, SIGSEGV, SIGBUS, SIGTRAP };
+	unsigned int i;
+
+	/* what hangs does so for ever */
+	alarm(60 * l5_slow());
+	for (i = 0; i < ARRAY_SIZE(sigs); i++) {
+		TH_LOG("%s", strsignal(sigs[i]));
+		jump_out_of_sent(_metadata, sigs[i]);
+	}
+}
+
 /* What is said of handlers */
 
 static void h_one(int sig)
@@ -1001,6 +1068,138 @@ SHIM_TEST(blocked)
 	pthread_join(w.th, NULL);
 	EXPECT_EQ(1, w.ret);
 	EXPECT_EQ(0, atomic_load(&handled));
+}
+
+/* Calls with a mask: what it lets in ends them, and nothing else does. */
+static const sigset_t no_signals;
+
+static int masked_call(enum call call, int fd, int ep, int ms,
+		       const sigset_t *set)
+{
+	const struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct epoll_event ev;
+	fd_set r;
+
+	FD_ZERO(&r);
+	FD_SET(fd, &r);
+	switch (call) {
+	case PPOLL:
+		return ppoll(&p, 1, &t, set);
+	case PSELECT:
+		return pselect(fd + 1, &r, NULL, NULL, &t, set);
+	case EPOLL_PWAIT:
+		return epoll_pwait(ep, &ev, 1, ms, set);
+	default:
+		return epoll_pwait2(ep, &ev, 1, &t, set);
+	}
+}
+
+static const enum call masked_calls[] = {
+	PPOLL, PSELECT, EPOLL_PWAIT, EPOLL_PWAIT2,
+};
+
+/* Such a thread: it calls each of them, and says what came of it. */
+struct masked {
+	enum kind kind;
+	bool pending;		/* the signal is, and the mask lets it in */
+	int ms;
+	char log[512];
+	atomic_int calls;	/* that it has begun; INT_MAX: no more */
+	pthread_t th;
+};
+
+static void masked_said(struct masked *m, enum call which, int ret)
+{
+	size_t len = strlen(m->log);
+
+	snprintf(m->log + len, sizeof(m->log) - len, "%s %d: %d, %s, %d\n",
+		 call_name[which], m->ms, ret, ret < 0 ? strerror(errno) : "-",
+		 atomic_exchange(&handled, 0));
+}
+
+static void *masked_main(void *arg)
+{
+	const struct timespec none = { 0 };
+	struct epoll_event ev = { .events = EPOLLIN };
+	struct masked *m = arg;
+	int a, b, ret, ep = epoll_create1(0), i;
+	sigset_t usr1;
+	char c;
+
+	sigemptyset(&usr1);
+	sigaddset(&usr1, SIGUSR1);
+	if (!shim_pair(m->kind, &a, &b) || !shim_warm(a, b))
+		goto out;
+	epoll_ctl(ep, EPOLL_CTL_ADD, a, &ev);
+	/* what lately had an event is looked at */
+	for (i = 0; i < 20; i++)
+		if (write(b, "x", 1) != 1 || epoll_wait(ep, &ev, 1, 10000) != 1 ||
+		    read(a, &c, 1) != 1)
+			goto out;
+	if (m->pending)
+		pthread_sigmask(SIG_BLOCK, &usr1, NULL);
+	for (i = 0; i < (int)ARRAY_SIZE(masked_calls); i++) {
+		if (m->pending)
+			pthread_kill(pthread_self(), SIGUSR1);
+		atomic_store(&m->calls, i + 1);
+		ret = masked_call(masked_calls[i], a, ep, m->ms,
+				  m->pending ? &no_signals : &usr1);
+		masked_said(m, masked_calls[i], ret);
+		if (m->pending)
+			sigtimedwait(&usr1, NULL, &none);
+	}
+	/* what is there comes before the signal */
+	if (m->pending && write(b, "x", 1) == 1)
+		for (i = 0; i < (int)ARRAY_SIZE(masked_calls); i++) {
+			pthread_kill(pthread_self(), SIGUSR1);
+			ret = masked_call(masked_calls[i], a, ep, m->ms,
+					  &no_signals);
+			masked_said(m, masked_calls[i], ret);
+		}
+	close(a);
+	close(b);
+out:
+	close(ep);
+	atomic_store(&m->calls, INT_MAX);
+	return NULL;
+}
+
+static void compare_masked(struct __test_metadata *_metadata, bool pending,
+			   int ms)
+{
+	struct masked m[2] = {
+		{ .kind = TCP, .pending = pending, .ms = ms },
+		{ .kind = L5, .pending = pending, .ms = ms },
+	};
+	int k, i;
+
+	set_handler(SIGUSR1, on_signal, SA_RESTART);
+	for (k = 0; k < 2; k++) {
+		atomic_store(&handled, 0);
+		ASSERT_EQ(0, pthread_create(&m[k].th, NULL, masked_main,
+					    &m[k]));
+		for (i = 1; !pending && i <= (int)ARRAY_SIZE(masked_calls);
+		     i++) {
+			ASSERT_TRUE(wait_value(&m[k].calls, i, 60000));
+			usleep(100000);
+			pthread_kill(m[k].th, SIGUSR1);
+		}
+		pthread_join(m[k].th, NULL);
+	}
+	EXPECT_LT(0, strlen(m[TCP].log));
+	EXPECT_STREQ(m[TCP].log, m[L5].log);
+}
+
+SHIM_TEST(masks_let_in)
+{
+	compare_masked(_metadata, true, 0);
+	compare_masked(_metadata, true, 20000);
+}
+
+SHIM_TEST(masks_keep_out)
+{
+	compare_masked(_metadata, false, 1500);
 }
 
 TEST_HARNESS_MAIN

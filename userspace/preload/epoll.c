@@ -1185,7 +1185,8 @@ static int try_hot(struct ep *ep, const struct wait *w, bool *ask,
 	}
 	if (begun && !w->forever)
 		ns = l5_since(now, begun) < ns ? ns - l5_since(now, begun) : 0;
-	if (!n && !*ask && ns && atomic_load(&ep->hots)) {
+	/* which signals are to end it only the kernel knows: as in poll.c */
+	if (!n && !*ask && ns && !w->set && atomic_load(&ep->hots)) {
 		*start = now;
 		paid = fd_wait_for(&ep->adapt, hot_ready, ep, start, ns,
 				   w->seen);
@@ -1253,7 +1254,7 @@ static int ep_wait(struct ep *ep, const struct wait *w)
 		if (!ask && !start)
 			start = l5_map_now();
 		/* what is there comes before the signal */
-		came = !l5_no_signal(w->seen);
+		came = !w->set && !l5_no_signal(w->seen);
 		n = settled_wait(ep, w, ask || came, begun);
 		if (n < 0)
 			return n;

@@ -166,22 +166,55 @@ static bool odd_iov(const struct iovec *iov, int n, size_t *len)
 	return !*len;
 }
 
-/* The buffers without the first @done bytes. Returns how many. */
-static int rest_of(const struct iovec *iov, int n, size_t done,
-		   struct iovec *rest)
-{
-	int i, k = 0;
+/**
+ * struct rest - what is left of some buffers
+ * @part: what is left of one that was begun; no bytes if none was
+ * @iov: those after it
+ * @n: of these
+ *
+ * Stacks are small and buffers may be many, so these are not copied.
+ */
+struct rest {
+	struct iovec part;
+	const struct iovec *iov;
+	int n;
+};
 
-	for (i = 0; i < n; i++) {
-		if (done >= iov[i].iov_len) {
-			done -= iov[i].iov_len;
-			continue;
-		}
-		rest[k].iov_base = (char *)iov[i].iov_base + done;
-		rest[k++].iov_len = iov[i].iov_len - done;
-		done = 0;
+/* The buffers without the first @done bytes. */
+static void rest_of(const struct iovec *iov, int n, size_t done,
+		    struct rest *rest)
+{
+	for (; n && done >= iov->iov_len; iov++, n--)
+		done -= iov->iov_len;
+	rest->part = (struct iovec){ NULL, 0 };
+	if (n && done) {
+		rest->part.iov_base = (char *)iov->iov_base + done;
+		rest->part.iov_len = iov->iov_len - done;
+		iov++;
+		n--;
 	}
-	return k;
+	rest->iov = iov;
+	rest->n = n;
+}
+
+/* What of them comes first: a call takes these, and another the rest. */
+static const struct iovec *rest_first(const struct rest *rest, int *n)
+{
+	if (rest->part.iov_len) {
+		*n = 1;
+		return &rest->part;
+	}
+	*n = rest->n;
+	return rest->iov;
+}
+
+static size_t bytes_of(const struct iovec *iov, int n)
+{
+	size_t len = 0;
+
+	for (; n; iov++, n--)
+		len += iov->iov_len;
+	return len;
 }
 
 /* Counting */
@@ -254,22 +287,35 @@ static bool wait_tx(struct sock *s, struct pause *p)
  * made, since a filter may know no other.
  */
 static ssize_t recv_rest(int fd, const struct iovec *iov, int n, size_t done,
-			 int flags)
+			 size_t len, int flags, uint64_t seen)
 {
-	struct iovec rest[n];
-	struct msghdr msg = { .msg_iov = rest };
-	int saved = errno;
+	const struct iovec *first;
+	int saved = errno, k;
+	struct rest rest;
 	ssize_t ret;
 
-	msg.msg_iovlen = rest_of(iov, n, done, rest);
 	sig_settle();
-	if (n == 1)
-		ret = real.recv(fd, rest->iov_base, rest->iov_len, flags);
-	else
-		ret = real.recvmsg(fd, &msg, flags);
+	do {
+		rest_of(iov, n, done, &rest);
+		first = rest_first(&rest, &k);
+		if (n == 1) {
+			ret = real.recv(fd, first->iov_base, first->iov_len,
+					flags);
+		} else {
+			struct msghdr msg = {
+				.msg_iov = (struct iovec *)first,
+				.msg_iovlen = k,
+			};
+
+			ret = real.recvmsg(fd, &msg, flags);
+		}
+		if (ret > 0)
+			done += ret;
+	} while (done < len && ret > 0 &&
+		 (size_t)ret == bytes_of(first, k) && l5_no_signal(seen));
 	if (ret < 0)
 		errno = saved;
-	return ret > 0 ? (ssize_t)done + ret : (ssize_t)done;
+	return done;
 }
 
 /*
@@ -334,7 +380,7 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 		return TO_KERNEL;
 	if (l5_unlikely(flags & MSG_WAITALL && ret > 0 && (size_t)ret < len &&
 			l5_no_signal(p->seen)))
-		return recv_rest(fd, iov, n, ret, flags);
+		return recv_rest(fd, iov, n, ret, len, flags, p->seen);
 	return ret;
 }
 
@@ -525,23 +571,54 @@ static ssize_t kept_error(struct sock *s)
 	return -1;
 }
 
-/*
- * The rest of a send that had begun when the library became careful, by a call
- * that no filter refuses. How many bytes went.
- */
-static size_t write_rest(int fd, const struct iovec *rest, int n)
+/* As sendmsg(), of a send that had begun when the library became careful. */
+static ssize_t write_all(int fd, const struct iovec *iov, int n)
 {
 	size_t done = 0;
 	ssize_t ret;
 	int i;
 
 	for (i = 0; i < n; i++) {
-		ret = real.write(fd, rest[i].iov_base, rest[i].iov_len);
+		/* the call that no filter refuses */
+		ret = real.write(fd, iov[i].iov_base, iov[i].iov_len);
 		if (ret > 0)
 			done += ret;
-		if (ret < 0 || (size_t)ret < rest[i].iov_len)
+		if (ret < 0 || (size_t)ret < iov[i].iov_len)
 			break;
 	}
+	return done;
+}
+
+/* The rest of a send, by the kernel. How many bytes went in all. */
+static size_t send_rest(int fd, const struct iovec *iov, int n, size_t done,
+			size_t len, int flags, bool dontwait, uint64_t seen)
+{
+	const struct iovec *first;
+	struct rest rest;
+	ssize_t ret;
+	int k;
+
+	sig_settle();
+	do {
+		rest_of(iov, n, done, &rest);
+		first = rest_first(&rest, &k);
+		if (sandbox_careful()) {
+			ret = dontwait ? 0 : write_all(fd, first, k);
+		} else {
+			struct msghdr msg = {
+				.msg_iov = (struct iovec *)first,
+				.msg_iovlen = k,
+			};
+
+			ret = real.sendmsg(fd, &msg, flags | MSG_NOSIGNAL);
+		}
+		if (ret > 0)
+			done += ret;
+		else if (ret < 0)
+			keep_error(fd, errno);
+	} while (done < len && ret > 0 &&
+		 (size_t)ret == bytes_of(first, k) &&
+		 (dontwait || l5_no_signal(seen)));
 	return done;
 }
 
@@ -578,7 +655,8 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 		return ret;
 	}
 	for (;;) {
-		struct iovec rest[done || ret > 0 ? n : 1];
+		const struct iovec *first;
+		struct rest rest;
 		int k;
 
 		if (ret > 0) {
@@ -599,12 +677,9 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 			ret = L5_TRY_AGAIN;
 			break;
 		}
-		if (done) {
-			k = rest_of(iov, n, done, rest);
-			ret = l5_map_trysend(s->map, fd, rest, k);
-		} else {
-			ret = l5_map_trysend(s->map, fd, iov, n);
-		}
+		rest_of(iov, n, done, &rest);
+		first = rest_first(&rest, &k);
+		ret = l5_map_trysend(s->map, fd, first, k);
 	}
 	if (ret == L5_TRY_NESTED && !done)
 		ret = nested(s, flags);
@@ -623,24 +698,13 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 		return TO_KERNEL;
 	/* an error now is for the next call to report */
 	if (ret == L5_TRY_AGAIN || ret == L5_TRY_BUSY) {
-		struct iovec rest[n];
-		struct msghdr msg = { .msg_iov = rest };
 		int saved = errno;
 
 		/* for which a call that has moved something does not sleep */
 		if (!dontwait && !l5_no_signal(p->seen))
 			return done;
-		msg.msg_iovlen = rest_of(iov, n, done, rest);
-		sig_settle();
-		if (sandbox_careful())
-			ret = dontwait ? 0 : write_rest(fd, rest,
-							msg.msg_iovlen);
-		else
-			ret = real.sendmsg(fd, &msg, flags | MSG_NOSIGNAL);
-		if (ret > 0)
-			done += ret;
-		else if (ret < 0)
-			keep_error(fd, errno);
+		done = send_rest(fd, iov, n, done, len, flags, dontwait,
+				 p->seen);
 		errno = saved;
 		woke(fd, p);
 		p->slept = false;

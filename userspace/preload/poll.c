@@ -9,6 +9,11 @@
  * paid lately, and then the kernel sleeps for what is left of the time-out: its
  * ->poll arms the rings. Other descriptors wait for no longer than that while.
  *
+ * A call with a mask of signals also asks whether one is pending that the mask
+ * lets in, which only the kernel knows; and those that the mask keeps out are
+ * not to end it, as they would end a look. So unless the rings are ready it is
+ * the kernel's at once, whether it waits or not.
+ *
  * A mapped socket with an error, a shutdown, a peer that closed or an option
  * that is the kernel's to keep counts as one of another kind. Events but those
  * below make it one, too: a ring has no urgent data, no hangup.
@@ -51,12 +56,14 @@ static __thread bool adapt_known __attribute__((tls_model("initial-exec")));
  * @n: of them
  * @ready: rings that were ready
  * @others: descriptors that are the kernel's
+ * @masked: with a mask of signals
  */
 struct look {
 	struct pollfd *fds;
 	unsigned int n;
 	unsigned int ready;
 	unsigned int others;
+	bool masked;
 };
 
 static bool may_be_memory(const void *p)
@@ -168,10 +175,12 @@ static enum verdict weigh(struct look *l, uint64_t ns, uint64_t *start,
 	pthread_testcancel();
 	sig_settle();
 	look(l);
-	if (!l->others && (l->ready || !ns))
+	if (!l->others && (l->ready || (!ns && !l->masked)))
 		return ANSWERED;
 	if (l->ready || !ns)
 		return ASK;
+	if (l5_unlikely(l->masked))
+		return SLEEP;
 	if (l5_unlikely(!adapt_known)) {
 		l5_adapt_init(&adapt);
 		adapt_known = true;
@@ -199,9 +208,10 @@ static enum verdict consider(struct look *l, bool others, uint64_t ns,
 }
 
 /* A handler ran since l5_signals was @seen, and nothing is there. */
-static bool interrupted(uint64_t seen)
+static bool interrupted(const struct look *l, uint64_t seen)
 {
-	if (l5_no_signal(seen))
+	/* one outside the call, since it has a mask */
+	if (l->masked || l5_no_signal(seen))
 		return false;
 	errno = EINTR;
 	return true;
@@ -248,7 +258,7 @@ EXPORT int poll(struct pollfd *fds, nfds_t n, int ms)
 		ret = real.poll(fds, n, 0);
 		if (ret || !ms)
 			return ret;
-		if (interrupted(seen))
+		if (interrupted(&l, seen))
 			return -1;
 	}
 	if (ms > 0)
@@ -281,7 +291,7 @@ EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,
 {
 	static const struct timespec zero;
 	uint64_t start, seen = l5_signals;
-	struct look l = { .fds = fds, .n = n };
+	struct look l = { .fds = fds, .n = n, .masked = set };
 	struct timespec left;
 	enum verdict v;
 	int ret;
@@ -295,7 +305,7 @@ EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,
 		ret = real.ppoll(fds, n, &zero, set);
 		if (ret || (t && !t->tv_sec && !t->tv_nsec))
 			return ret;
-		if (interrupted(seen))
+		if (interrupted(&l, seen))
 			return -1;
 	}
 	if (t)
@@ -475,7 +485,7 @@ EXPORT int select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *t)
 		if (ret || (t && !t->tv_sec && !t->tv_usec))
 			return ret;
 		sets_restore(&s);
-		if (interrupted(seen))
+		if (interrupted(&s.look, seen))
 			return -1;
 	}
 	ret = real.select(n, r, w, e, t);
@@ -495,6 +505,7 @@ EXPORT int pselect(int n, fd_set *r, fd_set *w, fd_set *e,
 
 	if ((t && !good_time(t)) || !sets_take(&s, n, r, w, e))
 		return real.pselect(n, r, w, e, t, set);
+	s.look.masked = set;
 	v = sets_consider(&s, spec_ns(t), &start, seen);
 	if (v == ANSWERED)
 		return sets_answer(&s);
@@ -503,7 +514,7 @@ EXPORT int pselect(int n, fd_set *r, fd_set *w, fd_set *e,
 		if (ret || (t && !t->tv_sec && !t->tv_nsec))
 			return ret;
 		sets_restore(&s);
-		if (interrupted(seen))
+		if (interrupted(&s.look, seen))
 			return -1;
 	}
 	if (t)

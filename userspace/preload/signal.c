@@ -9,6 +9,11 @@
  * written to while it is used. A handler that is our own is no secret from who
  * asks the kernel: calling it calls the program's.
  *
+ * A handler for once (SA_RESETHAND) of a signal that a copy may raise is used
+ * up here, in the record: the kernel would not tell a fault of the program's
+ * from one of a copy, of which the program hears nothing, and which must not
+ * kill afterwards either.
+ *
  * libc's functions that set handlers call each other past us, so each of them
  * is here. signal() keeps what siginterrupt() said in libc, which only knows
  * what libc's own was told: so that is kept here instead.
@@ -132,6 +137,17 @@ static bool put_back(int sig, siginfo_t *si)
 			syscall(SYS_gettid), sig, si);
 }
 
+/* It comes with the others, when all are let in. */
+static void put_back_kept(void)
+{
+	siginfo_t si = sig_thread.kept;
+	uint64_t block = bit(si.si_signo);
+
+	set_mask(SIG_BLOCK, &block);
+	sig_thread.kept.si_signo = 0;
+	put_back(si.si_signo, &si);
+}
+
 void sig_let_in(void)
 {
 	struct sig_thread *t = &sig_thread;
@@ -140,6 +156,8 @@ void sig_let_in(void)
 
 	/* the handlers run within the next call, and may not come back */
 	t->put_back = false;
+	if (l5_unlikely(t->kept.si_signo))
+		put_back_kept();
 	set_mask(SIG_SETMASK, &mask);
 	errno = saved;
 }
@@ -165,6 +183,18 @@ static uintptr_t code_of(const ucontext_t *uc)
 	return uc->uc_mcontext.pc;
 #else
 	return 0;
+#endif
+}
+
+/* Where the kernel's half is: it would take a fault to get there. */
+static void jump_nowhere(ucontext_t *uc)
+{
+#if defined(__x86_64__)
+	uc->uc_mcontext.gregs[REG_RIP] = -4096;
+#elif defined(__aarch64__)
+	uc->uc_mcontext.pc = -4096ul;
+#else
+	(void)uc;
 #endif
 }
 
@@ -198,6 +228,22 @@ ENTRY static bool inside(const ucontext_t *uc, bool coming)
 /* The handler is called once, and was: as if it had not been yet. */
 static void set_again(int sig, const struct action *a);
 
+/*
+ * Those that a fault raises are not blocked, lest it kill, so they are put back
+ * at the end. There is room for one: who sends two to a thread at once has the
+ * second's handler run at once.
+ */
+static bool keep(int sig, const siginfo_t *si)
+{
+	struct sig_thread *t = &sig_thread;
+
+	/* one that is pending is not again */
+	if (t->kept.si_signo)
+		return t->kept.si_signo == sig;
+	t->kept = *si;
+	return true;
+}
+
 /* To this thread again, once it has ended what it is in. */
 ENTRY static bool later(int sig, siginfo_t *si, ucontext_t *uc,
 			const struct action *a)
@@ -207,7 +253,7 @@ ENTRY static bool later(int sig, siginfo_t *si, ucontext_t *uc,
 	int saved = errno;
 
 	old = set_mask(SIG_BLOCK, &block);
-	if (!put_back(sig, si)) {
+	if (!(raised() & bit(sig) ? keep(sig, si) : put_back(sig, si))) {
 		set_mask(SIG_SETMASK, &old);
 		errno = saved;
 		return false;
@@ -216,7 +262,9 @@ ENTRY static bool later(int sig, siginfo_t *si, ucontext_t *uc,
 		set_again(sig, a);
 	/* of several that came at once this is the outermost by now */
 	memcpy(&mask, &uc->uc_sigmask, sizeof(mask));
-	t->mask = mask;
+	/* one that is kept may come when all are blocked already */
+	if (!t->put_back || (mask & block) != block)
+		t->mask = mask;
 	t->put_back = true;
 	mask |= block;
 	memcpy(&uc->uc_sigmask, &mask, sizeof(mask));
@@ -225,27 +273,73 @@ ENTRY static bool later(int sig, siginfo_t *si, ucontext_t *uc,
 	return true;
 }
 
+/* Would the instruction that did it do it again? */
+ENTRY static bool does_again(int sig, const siginfo_t *si)
+{
+	return si->si_code > 0 && si->si_code != SI_KERNEL &&
+	       !(sig == SIGBUS && si->si_code == BUS_MCEERR_AO);
+}
+
 /*
- * As if there were no handler. It comes again, to kill, when we have returned:
- * the core is to show what did it.
+ * As if there were no handler. What an instruction raised it raises again when
+ * we have returned, and is blocked then: the kernel kills for that. This takes
+ * no system call, which a filter might refuse, and the core shows what did it.
+ *
+ * What was sent is sent again. Who may not sends the thread to where there is
+ * no code; so a SIGBUS ends as SIGSEGV then.
  */
-ENTRY static void by_default(int sig, siginfo_t *si)
+ENTRY static void by_default(int sig, siginfo_t *si, ucontext_t *uc)
 {
 	struct sigaction sa = { .sa_handler = SIG_DFL };
-	uint64_t block = bit(sig);
+	uint64_t block = bit(sig), mask;
 	int saved = errno;
 
-	set_mask(SIG_BLOCK, &block);
-	real.sigaction(sig, &sa, NULL);
-	put_back(sig, si);
+	if (!does_again(sig, si) && !sandbox_careful()) {
+		bool sent;
+
+		set_mask(SIG_BLOCK, &block);
+		sent = !real.sigaction(sig, &sa, NULL) && put_back(sig, si);
+		errno = saved;
+		if (sent)
+			return;
+	}
+	memcpy(&mask, &uc->uc_sigmask, sizeof(mask));
+	mask |= bit(SIGSEGV) | bit(SIGBUS);
+	memcpy(&uc->uc_sigmask, &mask, sizeof(mask));
+	/* the kernel may have told of an instruction, and may not */
+	if (!does_again(sig, si) && si->si_code != SI_KERNEL)
+		jump_nowhere(uc);
+}
+
+static bool ours(void);
+
+/* The handler for a fault of the program's, or for a signal sent to it. */
+ENTRY static action_fn *take_handler(int sig, struct action *a)
+{
+	action_fn *h = atomic_load_explicit(&a->handler, memory_order_acquire);
+	struct sigaction sa = { .sa_handler = SIG_DFL };
+	int saved = errno;
+
+	if (l5_likely(!raised_by_copy(sig) || !(a->flags & SA_RESETHAND)))
+		return h;
+	/* a child of vfork() uses up none but its own */
+	if (sandbox_careful() || ours()) {
+		/* of two threads that fault at once, one: else @h is updated */
+		atomic_compare_exchange_strong(&a->handler, &h,
+					       (action_fn *)(uintptr_t)SIG_DFL);
+	} else {
+		sa.sa_flags = a->flags;
+		real.sigaction(sig, &sa, NULL);
+	}
 	errno = saved;
+	return h;
 }
 
 ENTRY static void came(int sig, siginfo_t *si, void *uc, struct action *a)
 {
 	bool coming = sig_thread.coming;
-	/* never blocked, lest a fault kill: so it would come again at once */
-	bool now = raised() & bit(sig), done;
+	/* what was sent is about no instruction, and can wait */
+	bool now = raised() & bit(sig) && si->si_code > 0, done;
 	uintptr_t held;
 	action_fn *h;
 	int used;
@@ -253,8 +347,7 @@ ENTRY static void came(int sig, siginfo_t *si, void *uc, struct action *a)
 	sig_thread.coming = true;
 	l5_signal_fence();
 	if (now)
-		done = si->si_code > 0 && l5_copy_fault &&
-		       l5_copy_fault(sig, si, uc);
+		done = l5_copy_fault && l5_copy_fault(sig, si, uc);
 	else
 		done = inside(uc, coming) && later(sig, si, uc, a);
 	if (done) {
@@ -262,9 +355,9 @@ ENTRY static void came(int sig, siginfo_t *si, void *uc, struct action *a)
 		sig_thread.coming = coming;
 		return;
 	}
-	h = atomic_load_explicit(&a->handler, memory_order_acquire);
+	h = take_handler(sig, a);
 	if (l5_unlikely((uintptr_t)h == (uintptr_t)SIG_DFL)) {
-		by_default(sig, si);
+		by_default(sig, si, uc);
 		sig_thread.coming = coming;
 		return;
 	}
@@ -353,7 +446,8 @@ static void translate(int sig, struct sigaction *sa, int last)
 	else if (sa->sa_handler == SIG_DFL && sa->sa_flags & SA_RESETHAND)
 		k = last - 1;
 	if (k >= 0)
-		sa->sa_flags &= ~actions[k][sig].added;
+		sa->sa_flags = (sa->sa_flags & ~actions[k][sig].added) |
+			       (actions[k][sig].flags & SA_RESETHAND);
 }
 
 static bool bare(const struct sigaction *sa)
@@ -384,6 +478,8 @@ static int wrap(int sig, const struct sigaction *act, struct sigaction *old,
 	atomic_store(&a->flags, sa.sa_flags);
 	atomic_store(&a->added, (add | hide) & ~sa.sa_flags);
 	sa.sa_flags |= add;
+	if (raised_by_copy(sig))
+		sa.sa_flags &= ~SA_RESETHAND;
 	sa.sa_sigaction = entries[k];
 	atomic_store(&latest[sig], k + 1);
 	return real.sigaction(sig, &sa, old);

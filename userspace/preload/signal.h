@@ -10,7 +10,8 @@
  * handler runs there, before the call sleeps or returns.
  *
  * What is raised by an instruction, a fault, cannot wait: its handler runs at
- * once, and inside it nothing is put back.
+ * once, and inside it nothing is put back. Such a signal that was sent can, but
+ * it is not blocked meanwhile, so it is kept and sent again at the end.
  *
  * Nor are those put back that we are not told of, since the program set their
  * handler by a system call of its own, after it had mapped something. That
@@ -34,12 +35,14 @@
  * @put_back: signals were, and are to be let in
  * @coming: one of our own handlers is at it
  * @mask: what was blocked before they were
+ * @kept: a signal to be put back, if its number is not 0
  */
 struct sig_thread {
 	uintptr_t held;
 	bool put_back;
 	bool coming;
 	uint64_t mask;
+	siginfo_t kept;
 };
 
 extern __thread struct sig_thread sig_thread
