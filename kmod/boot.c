@@ -172,6 +172,7 @@ static int l5_conn_request_v6(struct sock *sk, struct sk_buff *skb)
  */
 static struct sock *l5_syn_recv_sock(const struct l5_af_ops *af,
 				     const struct sock *sk,
+				     const struct sk_buff *skb,
 				     struct sock *child, bool own)
 {
 	struct inet_connection_sock *icsk;
@@ -189,7 +190,7 @@ static struct sock *l5_syn_recv_sock(const struct l5_af_ops *af,
 	rcu_read_lock();
 	listener = l5_owner(sk);
 	if (listener)
-		l5_meet_child(listener, child);
+		l5_meet_child(listener, child, skb);
 	rcu_read_unlock();
 	return child;
 }
@@ -203,7 +204,7 @@ static struct sock *l5_syn_recv_v4(const struct sock *sk, struct sk_buff *skb,
 
 	child = l5_af[0].orig->syn_recv_sock(sk, skb, req, dst, unhash,
 					     L5_OWN_PASS);
-	return l5_syn_recv_sock(&l5_af[0], sk, child, *own);
+	return l5_syn_recv_sock(&l5_af[0], sk, skb, child, *own);
 }
 
 static struct sock *l5_syn_recv_v6(const struct sock *sk, struct sk_buff *skb,
@@ -215,7 +216,7 @@ static struct sock *l5_syn_recv_v6(const struct sock *sk, struct sk_buff *skb,
 
 	child = l5_af[1].orig->syn_recv_sock(sk, skb, req, dst, unhash,
 					     L5_OWN_PASS);
-	return l5_syn_recv_sock(&l5_af[1], sk, child, *own);
+	return l5_syn_recv_sock(&l5_af[1], sk, skb, child, *own);
 }
 
 /**
@@ -608,8 +609,6 @@ void l5_boot_release(struct l5_sock *l5)
 	/* a late match may have decided just before */
 	if (l5_state(l5) == L5_SHM || l5_state(l5) == L5_MOVING)
 		abort = l5_conn_close(l5, abort);
-	/* TCP would reset for it */
-	l5_defer_drop(l5);
 	if (abort)
 		l5_reset(l5);
 	l5_rdma_detach(l5, abort);
@@ -936,7 +935,6 @@ static void l5_accepted(struct l5_sock *l5, struct l5_sock *listener,
 	if (conn && conn->paired) {
 		l5_conn_accepted(conn, l5->ln);
 		l5_conn_attach(conn, L5_SERVER, l5);
-		l5->twice = conn->twice;
 		l5_set_state(l5, L5_SHM, L5_REASON_NONE);
 		l5_defer_drop(l5);
 		return;

@@ -9,14 +9,19 @@
  * meeting stays open.
  *
  * The first bytes go both ways: into the ring, and then over TCP, which makes
- * the child of them as of any other client's. If the child finds the meeting it
- * drops the bytes that came with it, and the ring has them; whoever accepts the
- * connection finds them there, since they were there before the child. If there
- * is no meeting to find, TCP has carried the bytes, and goes on. To the
- * listener a client is at no time another than one of TCP.
+ * the child of them as of any other client's. If the child finds the meeting,
+ * and all of the bytes came with the packet that made it, the two are paired:
+ * accept() drops what TCP has brought, and the ring has it; whoever accepts the
+ * connection finds it there, since it was there before the child. Else TCP has
+ * carried the bytes, or will, and goes on. To the listener a client is at no
+ * time another than one of TCP.
  *
- * No more than what one packet takes goes both ways, so that it has arrived
- * with the child.
+ * So TCP brings nothing to a child that reads from a ring, ever. A copy that
+ * could come later would have to be kept from everything that asks TCP whether
+ * there is something to read, or to answer by a reset. It would be late if the
+ * listener has waited for long enough while the bytes are under way, or lost:
+ * then the child is made of an acknowledgment alone, and both stay on TCP. No
+ * more than what one packet takes goes both ways, so that it comes at once.
  */
 #include <linux/sizes.h>
 #include <linux/tcp.h>
@@ -98,9 +103,9 @@ static int l5_defer_both(struct l5_sock *l5, struct kvec *vec, int *sent)
 		return 0;
 	}
 	vec->iov_len = n;
-	/* unless the listener did not wait any longer just now */
-	if (l5_state(l5) != L5_SHM)
-		*sent = l5_defer_push(l5, vec);
+	/* before the packet: no child has been paired that is made without */
+	WRITE_ONCE(l5->conn->twice, n);
+	*sent = l5_defer_push(l5, vec);
 	return n;
 }
 
@@ -180,35 +185,28 @@ long l5_defer_recv(struct l5_sock *l5, long timeo)
 	return 0;
 }
 
-static u32 l5_boot_bytes(const struct l5_sock *l5)
-{
-	const struct tcp_sock *tp = tcp_sk(l5->boot->sk);
-
-	return READ_ONCE(tp->rcv_nxt) - READ_ONCE(tp->copied_seq);
-}
-
 /**
  * l5_defer_drop() - drop of the first bytes what TCP has brought
- * @l5: a socket that reads from a ring
+ * @l5: a socket that is being accepted, and paired
  *
- * Before anything that asks whether the bootstrap has something to read.
+ * All of it came with the packet that made the child, which held the child's
+ * lock until it was queued. Not by kernel_recvmsg(): a security module that
+ * does not let the task read is not asked, as nothing is read.
  *
  * Context: may sleep.
  */
 void l5_defer_drop(struct l5_sock *l5)
 {
-	u32 left;
+	u32 left = l5->conn->twice;
 	int n;
 
-	/* what is there, and no error, which is not ours to take */
-	while (unlikely(left = READ_ONCE(l5->twice)) && l5_boot_bytes(l5)) {
+	while (left) {
 		struct msghdr msg = { };
 
-		n = kernel_recvmsg(l5->boot, &msg, NULL, 0, left,
-				   MSG_DONTWAIT | MSG_TRUNC);
+		n = l5->boot->ops->recvmsg(l5->boot, &msg, left,
+					   MSG_DONTWAIT | MSG_TRUNC);
 		if (n <= 0)
 			break;
-		/* others may drop as well, and there is nothing else to drop */
-		WRITE_ONCE(l5->twice, left - min_t(u32, n, left));
+		left -= min_t(u32, n, left);
 	}
 }

@@ -706,7 +706,6 @@ static int l5_shm_rx_end(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	n = l5_rdma_rx_end(l5);
 	if (n)
 		return n;
-	l5_defer_drop(l5);
 	n = l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
 	/* an error is told once */
 	if (n == -ECONNRESET &&

@@ -282,7 +282,8 @@ struct l5_end {
  * @child: the bootstrap socket accept() will return; while pending
  * @reason: why not paired, if not
  * @paired: the outcome, valid once unhashed
- * @twice: bytes that the client sent by TCP as well, at most, see defer.c
+ * @twice: bytes that the client sends by TCP as well, see defer.c; those that
+ *	TCP brought with the child, and no more, if @paired
  * @end: the two ends
  * @wish: sizes for the rings that the end here writes and reads, of RDMA
  * @rdma: what keeps the rings like those of another host, NULL if both ends are
@@ -367,7 +368,6 @@ struct l5_opts {
  * @closing: a listener that takes no more meetings; under @pending_lock
  * @late: &enum l5_lateness, under the bucket lock of its meeting
  * @inq: option TCP_INQ is set
- * @twice: bytes that come by TCP, at most, and that the ring has, see defer.c
  * @conn: see the top of this file
  * @rd: what may come of RDMA, NULL if nothing can; for life
  * @payer: of a listener: who pays for connections that wait for accept();
@@ -408,7 +408,6 @@ struct l5_sock {
 	bool closing;
 	u8 late;
 	bool inq;
-	u32 twice;
 	int spin_us;
 	int err_shown;
 	u64 spin_win;
@@ -527,7 +526,8 @@ bool l5_undecided(struct l5_sock *l5);
 void l5_meet_note(u32 isn, bool defer);
 bool l5_meet_first(struct l5_sock *l5, u32 len);
 void l5_meet_established(struct l5_sock *l5);
-void l5_meet_child(struct l5_sock *listener, struct sock *child);
+void l5_meet_child(struct l5_sock *listener, struct sock *child,
+		   const struct sk_buff *skb);
 void l5_meet_unix_open(struct l5_sock *l5);
 void l5_meet_unix_connected(struct l5_sock *l5);
 struct l5_conn *l5_meet_accept(struct l5_sock *listener, struct sock *child);

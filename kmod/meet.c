@@ -245,7 +245,7 @@ bool l5_meet_first(struct l5_sock *l5, u32 len)
 	open = !hlist_unhashed(&conn->hash) && l5_deferred(l5);
 	if (open) {
 		WRITE_ONCE(l5->late, L5_LATE_SENT);
-		conn->twice = len;
+		WRITE_ONCE(conn->twice, len);
 		l5_conn_begin(conn);
 		l5_meet_wait(conn, READ_ONCE(l5->ln->match_ms));
 	}
@@ -276,12 +276,29 @@ static void l5_meet_pend(struct l5_bucket *b, struct l5_conn *conn,
 	spin_unlock_bh(&listener->pending_lock);
 }
 
+/*
+ * Has TCP brought what the client sends twice, and will bring nothing later? A
+ * listener that did not wait any longer makes the child of less.
+ */
+static bool l5_meet_brought(const struct l5_conn *conn,
+			    const struct sock *child,
+			    const struct sk_buff *skb)
+{
+	const struct tcp_skb_cb *cb = TCP_SKB_CB(skb);
+	u32 begin = READ_ONCE(tcp_sk(child)->copied_seq);
+
+	return cb->seq == begin &&
+	       cb->end_seq - begin == READ_ONCE(conn->twice);
+}
+
 /**
  * l5_meet_child() - a listener's child came into being
  * @listener: the listener
  * @child: the child's bootstrap socket, locked
+ * @skb: what made it, and is its first packet
  */
-void l5_meet_child(struct l5_sock *listener, struct sock *child)
+void l5_meet_child(struct l5_sock *listener, struct sock *child,
+		   const struct sk_buff *skb)
 {
 	const struct tcp_sock *tp = tcp_sk(child);
 	u64 key = (u64)READ_ONCE(tp->copied_seq) << 32 | tp->write_seq;
@@ -292,7 +309,12 @@ void l5_meet_child(struct l5_sock *listener, struct sock *child)
 	spin_lock_bh(&b->lock);
 	conn = l5_meet_find(b, key);
 	if (conn) {
-		l5_meet_pend(b, conn, listener, child);
+		if (l5_meet_brought(conn, child, skb)) {
+			l5_meet_pend(b, conn, listener, child);
+		} else {
+			conn->reason = L5_REASON_TIMEOUT;
+			l5_meet_decide(b, conn, NULL);
+		}
 		wake = &conn->client->sk;
 		sock_hold(wake);
 	}

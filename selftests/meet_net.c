@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -608,6 +610,119 @@ TEST_F_TIMEOUT(net, byte_to_closed_is_lost, 300)
 	}
 	EXPECT_LT(rounds / 2, prompt);
 	close(l);
+}
+
+/* What a client sends first, and what came of it. */
+struct first {
+	int fd;
+	ssize_t sent;
+};
+
+static void *send_first(void *arg)
+{
+	struct first *first = arg;
+
+	first->sent = send(first->fd, "first", 5, MSG_NOSIGNAL);
+	return NULL;
+}
+
+/* Has TCP brought all that this end has given it? */
+static bool tcp_settled(int fd)
+{
+	int64_t end = l5_now_ms() + 60000 * l5_slow();
+	struct tcp_info info;
+
+	do {
+		socklen_t len = sizeof(info);
+
+		if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+			return false;
+		if (!info.tcpi_unacked && !info.tcpi_notsent_bytes)
+			return true;
+		usleep(10000);
+	} while (l5_now_ms() < end);
+	return false;
+}
+
+/*
+ * A listener with TCP_DEFER_ACCEPT has waited for long enough while the first
+ * bytes were lost, so what TCP brings of them comes after accept(). Whatever
+ * carries them, they are read once, and nothing says that there is more.
+ */
+static void defer_late(struct __test_metadata *_metadata, int a, int b,
+		       bool server_first)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP };
+	struct pollfd p = { .events = POLLIN | POLLRDHUP };
+	int c, s, l, ep, secs = 1, n = -1;
+	struct first first;
+	pthread_t thread;
+	struct addr to;
+	char buf[16];
+
+	ASSERT_EQ(0, sh("ip netns exec l5b nft 'flush ruleset; "
+			"table ip t { chain p { type filter "
+			"hook prerouting priority 0; "
+			"ip length 57 drop; }\n}'"));
+	l = listen_in(b, END_L5, "10.77.0.2:0", &to);
+	ASSERT_LE(0, l);
+	ASSERT_EQ(0, setsockopt(l, IPPROTO_TCP, TCP_DEFER_ACCEPT, &secs,
+				sizeof(secs)));
+	ASSERT_TRUE(net_enter(a));
+	c = end_connect(END_L5, &to);
+	ASSERT_LE(0, c);
+	first.fd = c;
+	ASSERT_EQ(0, pthread_create(&thread, NULL, send_first, &first));
+	s = accept(l, NULL, NULL);
+	ASSERT_LE(0, s);
+	ASSERT_EQ(0, pthread_join(thread, NULL));
+	ASSERT_EQ(5, first.sent);
+	EXPECT_EQ(l5_transport(c), l5_transport(s));
+	ASSERT_EQ(0, sh("ip netns exec l5b nft flush ruleset"));
+	ASSERT_EQ(5, recv(s, buf, 5, MSG_WAITALL));
+	EXPECT_EQ(0, memcmp(buf, "first", 5));
+	ASSERT_TRUE(tcp_settled(c));
+
+	/* there is nothing, to whomever asks */
+	p.fd = s;
+	EXPECT_EQ(0, poll(&p, 1, 0));
+	EXPECT_EQ(0, ioctl(s, FIONREAD, &n));
+	EXPECT_EQ(0, n);
+	EXPECT_EQ(-1, recv(s, buf, sizeof(buf), MSG_DONTWAIT));
+	EXPECT_EQ(EAGAIN, errno);
+	ep = epoll_create1(0);
+	ASSERT_LE(0, ep);
+	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, s, &ev));
+	EXPECT_EQ(0, epoll_wait(ep, &ev, 1, 0));
+
+	ASSERT_EQ(4, send(c, "more", 4, MSG_NOSIGNAL));
+	EXPECT_EQ(1, epoll_wait(ep, &ev, 1, -1));
+	EXPECT_EQ((uint32_t)EPOLLIN, ev.events);
+	ASSERT_EQ(4, recv(s, buf, sizeof(buf), 0));
+	EXPECT_EQ(0, memcmp(buf, "more", 4));
+	EXPECT_EQ(0, epoll_wait(ep, &ev, 1, 0));
+	close(ep);
+
+	/* and nothing was left unread */
+	ASSERT_EQ(3, send(s, "end", 3, MSG_NOSIGNAL));
+	if (server_first)
+		close(s);
+	ASSERT_EQ(3, recv(c, buf, sizeof(buf), 0));
+	if (!server_first)
+		close(c);
+	EXPECT_EQ(0, recv(server_first ? c : s, buf, sizeof(buf), 0)) {
+		TH_LOG("%s", strerror(errno));
+	}
+	close(server_first ? c : s);
+	close(l);
+}
+
+TEST_F_TIMEOUT(net, defer_late, 300)
+{
+	ASSERT_TRUE(net_pair(&self->a, &self->b));
+	set_match(self->a, 10000);
+	defer_late(_metadata, self->a, self->b, true);
+	defer_late(_metadata, self->a, self->b, false);
 }
 
 TEST_HARNESS_MAIN
