@@ -32,7 +32,10 @@
 /* Most that is sent twice, bytes. */
 #define L5_DEFER_MAX	SZ_16K
 
-/* How long a call that may not wait waits for the child, on its way already. */
+/*
+ * How long a call that may wait does so for the child, which as a rule is there
+ * when the packet was sent. A listener whose queue is full makes none.
+ */
 #define L5_DEFER_PATIENCE	(HZ / 20)
 
 /* What TCP alone can do. */
@@ -143,8 +146,8 @@ int l5_defer_send(struct l5_sock *l5, struct msghdr *msg)
 	}
 	kvfree(vec.iov_base);
 	if (n > 0) {
-		l5_wait_decided(l5, msg->msg_flags & MSG_DONTWAIT ?
-				    L5_DEFER_PATIENCE : MAX_SCHEDULE_TIMEOUT);
+		l5_wait_decided(l5, msg->msg_flags & MSG_DONTWAIT ? 0 :
+				    L5_DEFER_PATIENCE);
 		l5_defer_stay(l5, L5_REASON_TIMEOUT);
 		/* what the ring has, or what TCP took */
 		if (l5_state(l5) != L5_SHM)
