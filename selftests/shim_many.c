@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
+#include <sys/wait.h>
 
 enum {
 	CONNS = 300,		/* both ends mapped: 600 of at most 1000 */
@@ -773,6 +774,83 @@ SHIM_TEST(exclusive)
 	exclusive(_metadata, "TCP", c, d);
 	WARM_PAIR(L5, c, d);
 	exclusive(_metadata, "mapped", c, d);
+}
+
+static void *writes_once(void *arg)
+{
+	return write(*(int *)arg, "x", 1) == 1 ? NULL : "write";
+}
+
+/* KiB of addresses */
+static long addresses(void)
+{
+	long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	if (!f || fscanf(f, "%ld", &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* A thread for each request: what is kept of one is there for another. */
+SHIM_TEST(threads_come_and_go)
+{
+	long before = 0;
+	pthread_t th;
+	int a, b, i;
+	void *why;
+	char c;
+
+	WARM_PAIR(L5, a, b);
+	for (i = 0; i < 5000; i++) {
+		if (i == 1500)
+			before = addresses();
+		ASSERT_EQ(0, pthread_create(&th, NULL, writes_once, &a));
+		ASSERT_EQ(0, pthread_join(th, &why));
+		ASSERT_EQ(NULL, why);
+		ASSERT_EQ(1, read(b, &c, 1));
+	}
+	TH_LOG("%ld KiB, then %ld", before, addresses());
+	EXPECT_LT(0, before);
+	EXPECT_GT(before + 128, addresses());
+	close(a);
+	close(b);
+}
+
+/* The library leaves most of a limit on addresses to the program. */
+SHIM_TEST(address_limit)
+{
+	const struct rlimit limit = { 400 << 20, 400 << 20 };
+	struct rlimit now;
+	int a, b, i, status;
+	pid_t pid;
+	void *p;
+
+	ASSERT_EQ(0, getrlimit(RLIMIT_AS, &now));
+	if (now.rlim_cur == RLIM_INFINITY) {
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+			setrlimit(RLIMIT_AS, &limit);
+			execl("/proc/self/exe", "shim_many", "-t",
+			      "address_limit", NULL);
+			_exit(99);
+		}
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		EXPECT_EQ(0, status);
+		return;
+	}
+	for (i = 0; i < 100; i++) {
+		ASSERT_TRUE(shim_pair(L5, &a, &b));
+		ASSERT_TRUE(shim_warm(a, b));
+	}
+	EXPECT_LT(0, shim_maps());
+	p = malloc(200 << 20);
+	EXPECT_NE(NULL, p);
+	free(p);
 }
 
 TEST_HARNESS_MAIN

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,6 +36,7 @@ enum {
 	LEARN_MAX = 64,		/* calls until a socket is looked at again */
 	NEST = 4,		/* uses that interrupt each other in a thread */
 	POOL_BYTES = 16384,
+	MAP_BYTES = 3 << 19,	/* of addresses, for a socket's rings; about */
 };
 
 /**
@@ -83,6 +85,7 @@ static enum l5_stats_how never = L5_STATS_HOW_NO_TABLE;
  * have 65530 in all.
  */
 static unsigned int maps_max = 1000;
+static bool maps_auto;
 
 /* Sockets that nobody finds any more, and memory for new ones. */
 static struct sock *_Atomic retired;
@@ -306,9 +309,10 @@ static bool thread_ended(int tid)
 	       errno == ESRCH;
 }
 
+/* One for this thread; of all that @ended, the others are free then. */
 static struct user *user_claim_free(int tid, bool ended)
 {
-	struct user *u;
+	struct user *u, *mine = NULL;
 	int old, i;
 
 	for (u = atomic_load(&users); u; u = u->next) {
@@ -320,10 +324,16 @@ static struct user *user_claim_free(int tid, bool ended)
 		for (i = 0; i < NEST; i++)
 			atomic_store(&u->used[i], NULL);
 		atomic_store(&u->depth, 0);
+		atomic_store(&u->own, 0);
 		u->open = 0;
-		return u;
+		if (!ended)
+			return u;
+		if (mine)
+			atomic_store(&u->tid, 0);
+		else
+			mine = u;
 	}
-	return NULL;
+	return mine;
 }
 
 static struct user *user_more(int tid)
@@ -1348,6 +1358,7 @@ void fd_live(void)
 {
 	int pid = syscall(SYS_getpid), saved = errno;
 	atomic_int *word = more(sysconf(_SC_PAGESIZE));
+	struct rlimit as;
 
 	sig_start();
 	if (!word || madvise(word, sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
@@ -1357,6 +1368,10 @@ void fd_live(void)
 	atomic_store(word, pid);
 	life = word;
 	fd_life = word;
+	/* a quarter of a limit on addresses; the rest is the program's */
+	if (maps_auto && !syscall(SYS_prlimit64, 0, RLIMIT_AS, NULL, &as) &&
+	    as.rlim_cur / (4 * MAP_BYTES) < maps_max)
+		maps_max = as.rlim_cur / (4 * MAP_BYTES);
 	if (!syscall(SYS_membarrier, REGISTER, 0, 0))
 		atomic_fetch_and(&sandbox_terms, ~SANDBOX_FENCED);
 	errno = saved;
@@ -1370,6 +1385,7 @@ void fd_start(int after, int maps)
 		never = policy_how();
 	if (maps >= 0)
 		maps_max = maps;
+	maps_auto = maps < 0;
 	if (!sandbox_untried())
 		fd_live();
 }

@@ -188,6 +188,7 @@ static bool try_calls(void)
 		L5_IOC_WATCH,
 	};
 	const struct timespec none = { 0 };
+	struct rlimit as;
 	struct timespec t;
 	unsigned int i;
 	cpu_set_t cpus;
@@ -212,6 +213,7 @@ static bool try_calls(void)
 	       CALL(SYS_epoll_ctl, -1, 0, -1, 0, 0, 0) < 0 &&
 	       CALL(SYS_ppoll, 0, 0, &none, 0, 0, 0) == 0 &&
 	       CALL(SYS_rt_tgsigqueueinfo, 0, 0, 0, 0, 0, 0) < 0 &&
+	       CALL(SYS_prlimit64, 0, RLIMIT_AS, 0, &as, 0, 0) == 0 &&
 	       CALL(SYS_tgkill, 0, 0, 0, 0, 0, 0) == -EINVAL &&
 	       CALL(SYS_getpid, 0, 0, 0, 0, 0, 0) > 0 &&
 	       CALL(SYS_gettid, 0, 0, 0, 0, 0, 0) > 0 &&
