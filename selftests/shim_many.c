@@ -835,8 +835,8 @@ SHIM_TEST(address_limit)
 		if (!pid) {
 			dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
 			setrlimit(RLIMIT_AS, &limit);
-			execl("/proc/self/exe", "shim_many", "-t",
-			      "address_limit", NULL);
+			setenv("L5_TEST", "shim.address_limit", 1);
+			execl("/proc/self/exe", "shim_many", NULL);
 			_exit(99);
 		}
 		ASSERT_EQ(pid, waitpid(pid, &status, 0));

@@ -177,7 +177,8 @@ def install(s, check):
           'make install', (r, found))
     r = s.run([s.path('root/opt/x/bin/l5run'), 'sh', '-c',
                'echo $LD_PRELOAD'], plain=True)
-    check(r.text.strip() == s.path('root/opt/x/lib/libl5preload.so'),
+    check(r.text.strip() ==
+          s.path('root/opt/x/lib/l5/$LIB/libl5preload.so'),
           'the installed l5run finds the installed library', r)
     r = s.run(['nm', '-D', '--defined-only',
                s.path('root/opt/x/lib/libl5socket.so')], plain=True)
