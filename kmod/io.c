@@ -497,8 +497,11 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 		} while (n > 0 && msg_data_left(msg));
 		l5_ring_unlock(l5, L5_LOCK_TX);
 		if (n == -EPIPE) {
-			/* taken, like what TCP sends to who is gone */
-			l5_send_to_closed(l5);
+			/* taken, like what TCP sends to who is gone; or it was
+			 * read just before
+			 */
+			if (l5_ring_used(l5->conn, l5->end))
+				l5_send_to_closed(l5);
 			return len - msg_data_left(msg);
 		}
 		if (n == -EAGAIN) {
