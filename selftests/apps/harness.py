@@ -452,11 +452,12 @@ class Test:
                        f'before: {before}\nnow: {stat()}\n{table()}',
                        'a leak')
 
-    def compare(self, session, connections, payload, mapped=None):
+    def compare(self, session, connections, payload, mapped=None, base=0):
         """
         session(s) on TCP and under l5run. At least that many connections and
         that many bytes of payload have to go through shared memory. In mode
-        "full" so many ends (default: one a connection) are mapped.
+        "full" so many ends (default: one a connection) are mapped. So many
+        ends stay on TCP; None means that any number may.
         """
         tcp, moved = self.attempt('tcp', session)
         if moved:
@@ -468,7 +469,8 @@ class Test:
                 continue
             self.same(mode, tcp, l5)
             self.shared_memory(mode, moved, connections, payload,
-                               connections if mapped is None else mapped)
+                               connections if mapped is None else mapped,
+                               base)
 
     def same(self, mode, tcp, l5):
         """Check that the results of two sessions are."""
