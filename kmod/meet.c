@@ -130,7 +130,6 @@ static void l5_meet_decide(struct l5_bucket *b, struct l5_conn *conn,
 	lockdep_assert_held(&b->lock);
 	hlist_del_init(&conn->hash);
 	l5_timer_cancel(&conn->timer);
-	WRITE_ONCE(client->late, L5_LATE_NOT);
 	/* both may have been denied since they began */
 	if (listener)
 		conn->reason = l5_why_not(client);
@@ -140,6 +139,8 @@ static void l5_meet_decide(struct l5_bucket *b, struct l5_conn *conn,
 		l5_set_state(client, L5_SHM, L5_REASON_NONE);
 	else
 		l5_set_state(client, L5_BASE, conn->reason);
+	/* AM, pairs with l5_deferred(): the state, then this */
+	smp_store_release(&client->late, L5_LATE_NOT);
 }
 
 /*
