@@ -16,7 +16,7 @@
 #include <linux/socket.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
-#include <net/tcp_states.h>
+#include <net/tcp.h>
 
 #include <asm/ioctls.h>
 
@@ -417,24 +417,42 @@ static int l5_connecting(struct l5_sock *l5, bool nonblock, long timeo)
  * TCP does not forget that one's socket.
  *
  * An error that there is says that the peer has reset it already, and is the
- * program's to hear of.
+ * program's to hear of: so it is looked at under the lock that it comes under.
+ *
+ * Context: may sleep.
  */
 void l5_send_to_closed(struct l5_sock *l5)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
 	struct kvec vec = { .iov_base = "", .iov_len = 1 };
 	struct sock *bsk = l5->boot->sk;
-	int err;
 
-	if (l5->proto == L5PROTO_UNIX || READ_ONCE(bsk->sk_err))
+	if (l5->proto == L5PROTO_UNIX)
 		return;
 	/* of one on another host it is not known */
 	if (!l5->conn->rdma && !rcu_access_pointer(l5_peer(l5)->sk))
 		msg.msg_flags |= MSG_OOB;
-	err = kernel_sendmsg(l5->boot, &msg, &vec, 1, 1);
-	/* it came just then: it is put back */
-	if (err < 0 && err != -EPIPE && err != -EAGAIN)
-		cmpxchg(&bsk->sk_err, 0, -err);
+	iov_iter_kvec(&msg.msg_iter, L5_ITER_SOURCE, &vec, 1, 1);
+	lock_sock(bsk);
+	if (!bsk->sk_err)
+		tcp_sendmsg_locked(bsk, &msg, 1);
+	release_sock(bsk);
+}
+
+/**
+ * l5_send_unread() - has a peer that closed left something unread?
+ * @l5: a socket in state L5_SHM that has just published
+ *
+ * If so it is asked for its reset. What it read before it closed is no loss.
+ *
+ * Context: may sleep.
+ */
+void l5_send_unread(struct l5_sock *l5)
+{
+	/* M, see l5_ring_write() */
+	if (test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
+	    l5_ring_used(l5->conn, l5->end))
+		l5_send_to_closed(l5);
 }
 
 /* The checks that the bootstrap would make before it looks at the bytes. */
@@ -497,11 +515,8 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 		} while (n > 0 && msg_data_left(msg));
 		l5_ring_unlock(l5, L5_LOCK_TX);
 		if (n == -EPIPE) {
-			/* taken, like what TCP sends to who is gone; or it was
-			 * read just before
-			 */
-			if (l5_ring_used(l5->conn, l5->end))
-				l5_send_to_closed(l5);
+			/* taken, like what TCP sends to who is gone */
+			l5_send_unread(l5);
 			return len - msg_data_left(msg);
 		}
 		if (n == -EAGAIN) {
@@ -600,10 +615,7 @@ static bool l5_send_nothing(struct l5_sock *l5, const struct msghdr *msg)
 	l5_conn_unlocked(l5->conn, l5->end);
 	if (!(msg->msg_flags & L5_MSG_BELL))
 		return false;
-	if (!rcu_access_pointer(l5_peer(l5)->sk) &&
-	    test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
-	    l5_ring_used(l5->conn, l5->end))
-		l5_send_to_closed(l5);
+	l5_send_unread(l5);
 	return true;
 }
 

@@ -623,6 +623,7 @@ bool l5_rx_ended(struct l5_sock *l5);
 bool l5_tx_ended(struct l5_sock *l5);
 bool l5_boot_readable(const struct l5_sock *l5, size_t seen);
 void l5_send_to_closed(struct l5_sock *l5);
+void l5_send_unread(struct l5_sock *l5);
 int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len);
 int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags);
 __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait);

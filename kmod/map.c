@@ -743,11 +743,8 @@ static int l5_map_doorbell(struct l5_sock *l5, unsigned long bells)
 	if (bells & ~(unsigned long)(L5_BELL_DATA | L5_BELL_ROOM))
 		return -EINVAL;
 	l5_conn_ring(l5->conn, !l5->end, bells);
-	/* see M in l5_ring_write(); what it read before it closed is no loss */
-	if (bells & L5_BELL_DATA &&
-	    test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
-	    l5_ring_used(l5->conn, l5->end))
-		l5_send_to_closed(l5);
+	if (bells & L5_BELL_DATA)
+		l5_send_unread(l5);
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -204,6 +205,32 @@ TEST_F_TIMEOUT(bells, flag_is_silent, 120)
 				  L5_MSG_BELL | MSG_NOSIGNAL));
 		ASSERT_NE(0, end_poll(self->fd[0], POLLIN) & POLLERR);
 	}
+}
+
+/*
+ * A writer rings for bytes that its peer has read already, and the peer is
+ * closed: nothing was lost, so it is no reset.
+ */
+TEST_F_TIMEOUT(bells, for_what_was_read, 120)
+{
+	struct pollfd p = { .fd = self->fd[0], .events = POLLIN };
+	int i, err = -1;
+	socklen_t len = sizeof(err);
+	char c;
+
+	ASSERT_EQ(1, mapping_put(&self->m, "x", 1));
+	ASSERT_EQ(1, recv(self->fd[1], &c, 1, 0));
+	close(self->fd[1]);
+	self->fd[1] = -1;
+	ASSERT_EQ(1, poll(&p, 1, -1));
+	for (i = 0; i < 3; i++)
+		ASSERT_EQ(0, ioctl(self->fd[0], L5_IOC_DOORBELL, L5_BELL_DATA));
+	ASSERT_EQ(0, send(self->fd[0], "", 0, L5_MSG_BELL | MSG_NOSIGNAL));
+	ASSERT_EQ(1, poll(&p, 1, -1));
+	EXPECT_EQ(0, p.revents & POLLERR);
+	ASSERT_EQ(0, getsockopt(self->fd[0], SOL_SOCKET, SO_ERROR, &err, &len));
+	EXPECT_EQ(0, err);
+	EXPECT_EQ(0, recv(self->fd[0], &c, 1, 0));
 }
 
 TEST_HARNESS_MAIN
