@@ -46,9 +46,9 @@ static const struct file_lock_operations l5_watch_ops = {
 };
 
 /*
- * A lock of the program's own that is next to ours, or around it, may have
- * taken its place, and says nothing when it ends. (If there is none at all,
- * ours has ended already.)
+ * Has the program a lock of its own on the last byte? One that is next to ours,
+ * or around it, may take its place, and says nothing when it ends; and ours
+ * would make a part of a write lock a read lock.
  */
 static bool l5_watch_lost(struct file *file, fl_owner_t owner)
 {
@@ -107,6 +107,8 @@ int l5_watch(struct l5_sock *l5, void __user *arg)
 		return -EINVAL;
 	/* before the lock is set: one that ends at once has ended later */
 	w.watch = atomic64_read((atomic64_t *)&own->state->watch);
+	if (l5_watch_lost(file, current->files))
+		return -EAGAIN;
 	l5_lock_init(&fl, file, &l5_watch_ops);
 	err = posix_lock_file(file, &fl, NULL);
 	if (err)
@@ -115,6 +117,7 @@ int l5_watch(struct l5_sock *l5, void __user *arg)
 		locks_remove_posix(file, current->files);
 		return -EBADF;
 	}
+	/* one that came meanwhile */
 	if (l5_watch_lost(file, current->files))
 		return -EAGAIN;
 	return copy_to_user(arg, &w, sizeof(w)) ? -EFAULT : 0;
