@@ -2,11 +2,11 @@
 /*
  * AF_L5 between hosts: the objects of RDMA, who owns them, which lock guards
  * what. In the order of a connection's life: knock.c listens, door.c asks and
- * answers, seal.c says what
- * both show of their secret, memo.c remembers the answers, qp.c makes what a connection takes of
- * the device, move.c takes the bytes from TCP to the rings, rdma.c keeps the
- * rings of both hosts alike, by the work requests of post.c, poller.c sends for
- * processes that do not want to call.
+ * answers, seal.c says what both show of their secret, memo.c remembers the
+ * answers, qp.c makes what a connection takes of the device, move.c takes the
+ * bytes from TCP to the rings, rdma.c keeps the rings of both hosts alike, by
+ * the work requests of post.c, poller.c sends for processes that do not want
+ * to call.
  *
  * Objects
  *
