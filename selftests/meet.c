@@ -592,6 +592,50 @@ TEST_F_TIMEOUT(meet, defer_accept_and_quickack, 300)
 }
 
 /*
+ * A listener with TCP_DEFER_ACCEPT has no room for another child. A first send
+ * that may not wait does not, and what it took arrives, however late.
+ */
+TEST_F_TIMEOUT(meet, defer_full, 300)
+{
+	enum { CLIENTS = 12 };
+	int c[CLIENTS], s, i, taken = 0, defer = 10;
+	struct rusage before, after;
+	ssize_t n;
+
+	if (is_unix(&self->to))
+		SKIP(return, "no TCP");
+	ASSERT_EQ(0, setsockopt(self->listener, IPPROTO_TCP, TCP_DEFER_ACCEPT,
+				&defer, sizeof(defer)));
+	for (i = 0; i < CLIENTS; i++) {
+		c[i] = end_connect(END_L5, &self->to);
+		ASSERT_LE(0, c[i]);
+	}
+	ASSERT_EQ(0, listen(self->listener, 0));
+	ASSERT_EQ(0, getrusage(RUSAGE_THREAD, &before));
+	for (i = 0; i < CLIENTS; i++) {
+		n = send(c[i], "first", 5, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ASSERT_TRUE(n == 5 || (n == -1 && errno == EAGAIN));
+		taken += n == 5;
+	}
+	ASSERT_EQ(0, getrusage(RUSAGE_THREAD, &after));
+	/* a lock may be another's once; a wait would be each one's */
+	EXPECT_GT(CLIENTS / 2, after.ru_nvcsw - before.ru_nvcsw);
+	EXPECT_EQ(CLIENTS, taken);
+	ASSERT_EQ(0, listen(self->listener, CLIENTS));
+	for (i = 0; i < taken; i++) {
+		char buf[8];
+
+		s = accept(self->listener, NULL, NULL);
+		ASSERT_LE(0, s);
+		EXPECT_EQ(5, recv(s, buf, sizeof(buf), 0));
+		EXPECT_EQ(0, memcmp(buf, "first", 5));
+		close(s);
+	}
+	for (i = 0; i < CLIENTS; i++)
+		close(c[i]);
+}
+
+/*
  * Of many AF_UNIX listeners each is found, as they come and go. That it takes
  * no longer for their number is not to be seen here: no test measures time.
  */
