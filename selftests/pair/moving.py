@@ -733,6 +733,10 @@ def relayed(t, late):
         for to in (port, own_port):
             r.tell(f'{how} {to}\n')
             r.line(f'asked {how} {to}')
+    # from the client's host nothing but the seal is wrong
+    question = r.line('CONNECT_REQUEST').split()[1][:112]
+    near = Running(t.b, [f'{HERE}/build/stranger', 'ask', t.a.address, port,
+                         question]).finish()
     r.tell('end\n')
     s.tell()
     own.tell()
@@ -740,13 +744,15 @@ def relayed(t, late):
         p.finish()
     t.check(r.code == 0 and r.text.count('asked') == 4 and
             'ESTABLISHED' not in r.text, f'{name}: nobody lets it in', repr(r))
+    t.check(near.code == 0 and 'ESTABLISHED' not in near.text and
+            near.lines, f'{name}: nor from the client\'s host', repr(near))
     t.a.sh('rdma link delete rxd; ip link del dm0', check=False)
     t.exact(f'{name}: bytes', s, c, moved=False)
     t.check(c.info().get('transport') == s.info().get('transport') == 'base',
             f'{name}: both stay on TCP', (s, c))
     if late:
-        t.check(t.a.stat()['rdma_forged'] - before == 4, f'{name}: counted',
-                (t.a.stat(), r))
+        t.check(t.a.stat()['rdma_forged'] - before == 5, f'{name}: counted',
+                (t.a.stat(), r, near))
 
 
 @case(200)

@@ -194,6 +194,7 @@ static struct rdma_cm_id *keep(const struct sockaddr_in *at, uint8_t *data,
 		 ev->param.conn.private_data_len < len);
 	memcpy(data, ev->param.conn.private_data, len);
 	id = ev->id;
+	show(ev);
 	rdma_ack_cm_event(ev);
 	rdma_destroy_id(l);
 	puts("holding");
