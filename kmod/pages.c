@@ -200,7 +200,7 @@ struct l5_fill {
 	const struct l5_payer *payer;	/* who maps */
 	u32 pages;			/* that it pays for */
 	u32 grant;			/* of which that many are granted anew */
-	u32 rest;			/* granted anew to who writes */
+	u32 rest;			/* granted anew to writers */
 	struct list_head list;
 	u32 n;				/* in that list, the payer's first */
 };

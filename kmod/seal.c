@@ -5,10 +5,10 @@
  * Any user of a host may listen with rdma_cm on a port where nobody else does,
  * or ask there. Such a program sees whatever is sent to it, and may send it on.
  * So a hello carries a seal: a MAC, keyed by the secret of the TCP connection,
- * over all that the hello says, over the addresses of that connection, over the
- * direction, and over the queue pair numbers, which the connection managers tell
- * each other themselves. A hello that somebody else sends on comes from another
- * queue pair, and its seal is broken; nobody without the secret makes a new one.
+ * over all that the hello says, the addresses of that connection, the direction
+ * and the queue pair numbers, which the connection managers tell each other
+ * themselves. A hello that somebody else sends on comes from another queue pair,
+ * and its seal is broken; nobody without the secret makes a new one.
  *
  * The token finds the connection that is meant and proves nothing.
  *
@@ -91,8 +91,8 @@ static __be16 l5_addr_port(const struct sockaddr_storage *a)
  * @id: that of the question
  * @ends: the connection's
  *
- * To the address and port that it was accepted at, from its client's address: so
- * through a door of its own listener's, and not through another's.
+ * To the address and port that it was accepted at, from its client's address:
+ * so through a door of its own listener's, and not through another's.
  */
 bool l5_seal_way(const struct rdma_cm_id *id, const struct l5_ends *ends)
 {

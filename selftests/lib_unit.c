@@ -623,13 +623,15 @@ TEST(bad_clock)
 		l5_adapt_init(&a);
 		l5_adapt_set(&a, -1, -1);
 		a.win = 200000;
-		EXPECT_FALSE(l5_adapt_wait(&a, never, NULL, &start, l5_signals));
+		EXPECT_FALSE(l5_adapt_wait(&a, never, NULL, &start,
+					   l5_signals));
 		l5_adapt_woke(&a, start);
 		a.win = 200000;
 		EXPECT_FALSE(l5_adapt_wait_for(&a, never, NULL, &start,
 					       UINT64_MAX, l5_signals));
 		l5_adapt_set(&a, 100, -1);
-		EXPECT_FALSE(l5_adapt_wait(&a, never, NULL, &start, l5_signals));
+		EXPECT_FALSE(l5_adapt_wait(&a, never, NULL, &start,
+					   l5_signals));
 		l5_adapt_set(&a, 100, 100);
 		EXPECT_FALSE(l5_adapt_wait_for(&a, never, NULL, &start,
 					       1000000000, l5_signals));

@@ -278,7 +278,7 @@ static int lock_all(int fd, int type)
 	return fcntl(fd, F_SETLK, &l) ? -errno : 0;
 }
 
-/* What another process would be refused: the lock's type, F_UNLCK if nothing. */
+/* The type of the lock that another process meets, F_UNLCK if none. */
 static int others_see(int fd, off_t at)
 {
 	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET,

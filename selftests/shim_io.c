@@ -234,8 +234,8 @@ static ssize_t r_recvfrom(int fd, void *buf, size_t n)
 static ssize_t s_sendmsg_name(int fd, void *buf, size_t n)
 {
 	static struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = 1 };
-	MSG_OF(buf, n);
 
+	MSG_OF(buf, n);
 	m.msg_name = &to;
 	m.msg_namelen = sizeof(to);
 	return sendmsg(fd, &m, 0);
@@ -251,9 +251,9 @@ static ssize_t s_sendto_name(int fd, void *buf, size_t n)
 static ssize_t r_recvmsg_name(int fd, void *buf, size_t n)
 {
 	struct sockaddr_storage from;
-	MSG_OF(buf, n);
 	ssize_t ret;
 
+	MSG_OF(buf, n);
 	m.msg_name = &from;
 	m.msg_namelen = sizeof(from);
 	ret = recvmsg(fd, &m, 0);

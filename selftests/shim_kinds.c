@@ -335,8 +335,8 @@ KINDS_TEST(set_user_id)
 	snprintf(copy, sizeof(copy),
 		 "cp '%s' %s && chown 1:1 %s && chmod 6755 %s && exec setpriv --reuid=65534 --regid=65534 --clear-groups '%s' %s",
 		 kind("plain"), path, path, path, l5run(), path);
-	r = run(NULL, NULL, (const char *const[]){ "/bin/sh", "-c", copy,
-						   NULL });
+	r = run(NULL, NULL,
+		(const char *const[]){ "/bin/sh", "-c", copy, NULL });
 	EXPECT_LINE("tcp 0\n", "set-user-ID or set-group-ID: runs on plain TCP",
 		    r);
 	unlink(path);

@@ -1134,8 +1134,8 @@ static void *masked_main(void *arg)
 	epoll_ctl(ep, EPOLL_CTL_ADD, a, &ev);
 	/* what lately had an event is looked at */
 	for (i = 0; i < 20; i++)
-		if (write(b, "x", 1) != 1 || epoll_wait(ep, &ev, 1, 10000) != 1 ||
-		    read(a, &c, 1) != 1)
+		if (write(b, "x", 1) != 1 ||
+		    epoll_wait(ep, &ev, 1, 10000) != 1 || read(a, &c, 1) != 1)
 			goto out;
 	if (m->pending)
 		pthread_sigmask(SIG_BLOCK, &usr1, NULL);

@@ -264,6 +264,7 @@ static inline bool sock_known(int fd)
 	sock_done();
 	return true;
 }
+
 /* Where the stack was when this thread began to use a socket; or 0. */
 uintptr_t fd_used_at(void);
 

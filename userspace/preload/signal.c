@@ -216,7 +216,7 @@ ENTRY static bool inside(const ucontext_t *uc, bool coming)
 {
 	uintptr_t code = code_of(uc), sp = stack_of(uc);
 
-	/* to put it back takes calls of our own, and nothing is held for long */
+	/* to put it back takes calls, and nothing is held for long */
 	if (sandbox_careful())
 		return false;
 	if (coming || (code >= (uintptr_t)__start_l5_signal_entry &&
