@@ -845,7 +845,7 @@ int l5_rdma_tcp_end(struct l5_sock *l5);
 bool l5_rdma_tx_begin(struct l5_rdma *rd);
 void l5_rdma_tx_end(struct l5_rdma *rd);
 void l5_rdma_rx_look(struct l5_sock *l5);
-int l5_move_stop(struct l5_sock *l5);
+int l5_move_stop(struct l5_sock *l5, enum l5_reason why);
 void l5_move_fin_in(struct l5_sock *l5);
 void l5_move_wait_acked(struct l5_sock *l5);
 void l5_move_wait(struct l5_sock *l5);
@@ -896,7 +896,11 @@ static inline int l5_rdma_tcp_end(struct l5_sock *l5) { return 0; }
 static inline bool l5_rdma_tx_begin(struct l5_rdma *rd) { return true; }
 static inline void l5_rdma_tx_end(struct l5_rdma *rd) { }
 static inline void l5_rdma_rx_look(struct l5_sock *l5) { }
-static inline int l5_move_stop(struct l5_sock *l5) { return 0; }
+static inline int l5_move_stop(struct l5_sock *l5, enum l5_reason why)
+{
+	return 0;
+}
+
 static inline void l5_move_fin_in(struct l5_sock *l5) { }
 static inline void l5_move_wait_acked(struct l5_sock *l5) { }
 static inline void l5_move_wait(struct l5_sock *l5) { }

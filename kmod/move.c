@@ -661,10 +661,11 @@ void l5_move_over(struct l5_rdma *rd)
 /**
  * l5_move_stop() - an option wants TCP itself
  * @l5: the socket
+ * @why: the reason to stay there
  *
  * Return: 0, or -EOPNOTSUPP if it is too late for that.
  */
-int l5_move_stop(struct l5_sock *l5)
+int l5_move_stop(struct l5_sock *l5, enum l5_reason why)
 {
 	struct l5_rdma *rd = l5_move_hope(l5);
 	int err = 0;
@@ -677,7 +678,7 @@ int l5_move_stop(struct l5_sock *l5)
 		err = -EOPNOTSUPP;
 	} else {
 		clear_bit(L5_RD_OPEN, &rd->flags);
-		rd->bye = L5_REASON_OPTION;
+		rd->bye = why;
 	}
 	spin_unlock_bh(&rd->lock);
 	/* also a question that is not asked yet */
