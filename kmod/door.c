@@ -242,13 +242,17 @@ static bool l5_door_refused(int status)
 static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct l5_rdma *rd = id->context;
+	u8 why;
 
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		if (!l5_door_fits(id) ||
-		    !rdma_dev_access_netns(id->device,
-					   id->route.addr.dev_addr.net) ||
-		    rdma_resolve_route(id, READ_ONCE(rd->ln->rdma_ms)))
+		why = l5_guard_way(id);
+		if (why)
+			l5_door_fail(rd, why);
+		else if (!l5_door_fits(id) ||
+			 !rdma_dev_access_netns(id->device,
+						id->route.addr.dev_addr.net) ||
+			 rdma_resolve_route(id, READ_ONCE(rd->ln->rdma_ms)))
 			l5_door_fail(rd, L5_REASON_RDMA);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
@@ -373,6 +377,8 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	if (READ_ONCE(l5->force) != L5_TRANSPORT_RDMA &&
 	    !l5_door_device(bsk))
 		return L5_REASON_PEER;
+	if (l5_denied_rdma(l5))
+		return L5_REASON_DENIED;
 	/* TCP has just looked at its route */
 	why = l5_guard(bsk) ?: l5_memo_look(sock_net(bsk), &dst);
 	if (why)
@@ -493,7 +499,7 @@ int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 	bool forged;
 
 	if (!hello || !l5_hello_valid(hello, p->private_data_len) ||
-	    !l5_door_fits(id))
+	    !l5_door_fits(id) || l5_guard_way(id))
 		return l5_door_reject(id, IB_CM_REJ_CONSUMER_DEFINED);
 	spin_lock_bh(&l5_door_lock);
 	rd = l5_door_find(ln, hello->token, false);
@@ -557,7 +563,8 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	l5_door_addr(bsk, &dst, true);
 	if (l5_door_loopback(&dst))
 		return;
-	why = l5_guard_again(bsk);
+	why = l5_denied_rdma(listener) ? L5_REASON_DENIED :
+					 l5_guard_again(bsk);
 	if (why) {
 		WRITE_ONCE(l5->reason, why);
 		return;

@@ -11,6 +11,7 @@
 #include <linux/netdevice.h>
 #include <linux/tcp.h>
 #include <net/dst.h>
+#include <net/ipv6.h>
 #include <net/tcp.h>
 #include <net/xfrm.h>
 
@@ -80,16 +81,31 @@ static bool l5_guard_dev(struct net_device *dev)
 	       netdev_walk_all_lower_dev_rcu(dev, l5_guard_lower, &priv);
 }
 
+/* Has an administrator said that there is to be no RDMA by this way? */
+static bool l5_guard_denied(const struct sock *sk, struct net_device *dev)
+{
+	struct in6_addr peer;
+
+	if (sk->sk_family == AF_INET6)
+		peer = sk->sk_v6_daddr;
+	else
+		ipv6_addr_set_v4mapped(inet_sk(sk)->inet_daddr, &peer);
+	return l5_denied_way(sock_net(sk), dev, &peer);
+}
+
 /*
  * Policies have had their say about a route. A socket that has none may be in
  * for one; and what only discards is what they give out until keys are there.
  */
-static bool l5_guard_route(const struct sock *sk)
+static u8 l5_guard_route(const struct sock *sk)
 {
 	const struct dst_entry *dst = rcu_dereference(sk->sk_dst_cache);
 
-	return !dst || l5_guard_xfrm(dst) || dst->output == dst_discard_out ||
-	       l5_guard_dev(dst->dev);
+	if (!dst || l5_guard_xfrm(dst) || dst->output == dst_discard_out ||
+	    l5_guard_dev(dst->dev))
+		return L5_REASON_SECURED;
+	return l5_guard_denied(sk, dst->dev) ? L5_REASON_DENIED :
+					       L5_REASON_NONE;
 }
 
 /**
@@ -101,13 +117,38 @@ static bool l5_guard_route(const struct sock *sk)
  */
 u8 l5_guard(const struct sock *sk)
 {
-	bool secured;
+	u8 why;
 
 	rcu_read_lock();
-	secured = l5_guard_policy(sk) || l5_guard_signed(sk) ||
-		  l5_guard_route(sk);
+	if (l5_guard_policy(sk) || l5_guard_signed(sk))
+		why = L5_REASON_SECURED;
+	else
+		why = l5_guard_route(sk);
 	rcu_read_unlock();
-	return secured ? L5_REASON_SECURED : L5_REASON_NONE;
+	return why;
+}
+
+/**
+ * l5_guard_way() - RDMA found its own way: is that one to be left alone?
+ * @id: with an address that is resolved, or a question that came
+ *
+ * Context: any.
+ * Return: likewise.
+ */
+u8 l5_guard_way(const struct rdma_cm_id *id)
+{
+	const struct rdma_dev_addr *addr = &id->route.addr.dev_addr;
+	struct net_device *dev;
+	u8 why = L5_REASON_NONE;
+
+	rcu_read_lock();
+	dev = dev_get_by_index_rcu(addr->net, addr->bound_dev_if);
+	if (dev && l5_guard_dev(dev))
+		why = L5_REASON_SECURED;
+	else if (dev && l5_denied_way(addr->net, dev, NULL))
+		why = L5_REASON_DENIED;
+	rcu_read_unlock();
+	return why;
 }
 
 /**

@@ -395,6 +395,7 @@ bool l5_seal_good(const struct l5_rdma *rd, const struct l5_hello *hello,
 /* guard.c */
 u8 l5_guard(const struct sock *sk);
 u8 l5_guard_again(struct sock *sk);
+u8 l5_guard_way(const struct rdma_cm_id *id);
 
 /* memo.c */
 u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to);

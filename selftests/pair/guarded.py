@@ -295,3 +295,77 @@ def macsec(t):
     finally:
         for m in (t.a, t.b):
             m.sh('ip link del mac0', check=False)
+
+
+def rule(m, line):
+    """Write a line of /proc/net/l5_deny: what went wrong, or None."""
+    return m.do.write('/proc/net/l5_deny', line + '\n')
+
+
+def rules(m):
+    return (m.do.read('/proc/net/l5_deny') or '').splitlines()
+
+
+@case(240)
+def denied(t):
+    """The administrator's rules: no RDMA by a device, a network, for users."""
+    t.b.sysctl('rdma_ms', 3000)
+    for line, code in (('rdma', 22), ('rdma dev', 22), ('rdma dev a/b', 22),
+                       ('rdma net x', 22), ('rdma net 10.5.0.0/33', 22),
+                       ('rdma net fd05::/129', 22), ('rdma inode 5', 22),
+                       ('rdma dev eth0 eth1', 22), ('dev eth0', 22),
+                       ('net 10.0.0.0/8', 22), ('rdmaall', 22),
+                       ('allow rdma dev eth0', 2)):
+        why = rule(t.a, line)
+        t.check(why and f'Errno {code}]' in why, f'{line!r} is refused', why)
+    try:
+        for m in (t.a, t.b):
+            for line in ('rdma dev eth0', 'rdma net 10.5.0.0/24',
+                         'rdma net fd05::/64', 'rdma all', 'rdma uid 0-5'):
+                rule(m, line)
+                t.check(rules(m) == [line], f'{line} is shown', rules(m))
+                name = f'{line}, at {m.name}'
+                port = t.port()
+                with sniffed(t, port) as counts:
+                    s, c = t.talk(t.a, ['accept', *TALK], [SETTLED, *TALK],
+                                  six=':' in line, port=port)
+                stays(t, name, s, c, client='denied' if m is t.b else None,
+                      server='denied' if m is t.a else None)
+                only(t, name, counts, 'tcp')
+                rule(m, 'allow ' + line)
+                t.check(not rules(m), f'{line} is taken back', rules(m))
+        # What is not meant, and what is not between hosts.
+        other = ['rdma dev eth7', 'rdma net 10.6.0.0/16', 'rdma net ::/0',
+                 'rdma uid 7-7', 'rdma net 10.5.0.9/32']
+        for m in (t.a, t.b):
+            for line in other:
+                rule(m, line)
+            t.check(rules(m) == other, f'{m.name}: all are shown', rules(m))
+        s, c = t.talk(t.a, ['accept', MOVED, *TALK], [MOVED, *TALK])
+        t.exact('other rules', s, c)
+        rule(t.a, 'rdma all')
+        port = t.port()
+        s, _ = t.listen(t.a, ['accept', *TALK], port=port,
+                        at=f'127.0.0.1:{port}')
+        c = t.a.step(f'connect=127.0.0.1:{port}', *TALK).finish()
+        s.finish()
+        t.check(c.info().get('transport') == s.info().get('transport') ==
+                'shm', 'in memory they meet', (s, c))
+        # what sits on a device leads by it
+        for m, n in ((t.a, 1), (t.b, 2)):
+            rule(m, 'allow rdma all')
+            m.sh('modprobe 8021q && ip link add link eth0 name v5 type vlan '
+                 f'id 5 && ip addr add 10.8.0.{n}/24 dev v5 && '
+                 'ip link set v5 up')
+        rule(t.b, 'rdma dev eth0')
+        port = t.port()
+        s, _ = t.listen(t.a, ['accept', *TALK], port=port,
+                        at=f'10.8.0.1:{port}')
+        c = t.b.step(f'connect=10.8.0.1:{port}', SETTLED, *TALK).finish()
+        s.finish()
+        stays(t, 'a VLAN on it', s, c, client='denied', server=None)
+    finally:
+        for m in (t.a, t.b):
+            m.sh('ip link del v5', check=False)
+            for line in rules(m):
+                rule(m, 'allow ' + line)
