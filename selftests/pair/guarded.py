@@ -297,6 +297,27 @@ def macsec(t):
             m.sh('ip link del mac0', check=False)
 
 
+@case(60)
+def aborted(t):
+    """ss -K ends what RDMA carries, at both ends."""
+    for m in (t.a, t.b):
+        for way in ('block', 'lib'):
+            s, port = t.listen(t.a, ['accept', MOVED, 'say=moved', 'drain'],
+                               before=[f'way={way}'])
+            c = t.b.step(f'way={way}', f'connect={t.a.at(port)}', MOVED,
+                         'say=moved', 'drain')
+            s.line('moved')
+            c.line('moved')
+            m.sh(f'ss -K -t state established "( sport = :{port} or '
+                 f'dport = :{port} )"')
+            own, peer = (s, c) if m is t.a else (c, s)
+            for p, err in ((own, 'ECONNABORTED'), (peer, 'ECONNRESET')):
+                p.finish()
+                t.check(p.code == 0 and p.json('drain').get('rx_end') == err,
+                        f'{way}, at {m.name}: {p.machine.name} hears {err}',
+                        repr(p))
+
+
 def rule(m, line):
     """Write a line of /proc/net/l5_deny: what went wrong, or None."""
     return m.do.write('/proc/net/l5_deny', line + '\n')
