@@ -3,6 +3,7 @@
 What is to stay on TCP, since somebody wants its packets signed, encrypted or
 seen: both ends leave it there, and the wire shows it.
 """
+import re
 from contextlib import contextmanager
 
 from machine import HERE, Failed, Running, collector
@@ -390,3 +391,35 @@ def denied(t):
             m.sh('ip link del v5', check=False)
             for line in rules(m):
                 rule(m, 'allow ' + line)
+
+
+@case(90)
+def unseen(t):
+    """A rule of the firewall that comes after the move stops nothing."""
+    s, port = t.listen(t.a, ['accept', MOVED, 'say=moved', 'pong=20,64',
+                             'info', 'say=over', 'hold', 'eof', 'close'])
+    c = t.b.step(f'connect={t.a.at(port)}', MOVED, 'say=moved', 'hold',
+                 'ping=20,64', 'info', 'say=over', 'hold', 'shut', 'eof',
+                 'close')
+    s.line('moved')
+    c.line('moved')
+    try:
+        for hook, end in (('input', 'dport'), ('output', 'sport')):
+            t.a.sh(f'nft "add table ip unseen_{hook}; add chain ip '
+                   f'unseen_{hook} c {{ type filter hook {hook} priority 0 ; '
+                   f'}} ; add rule ip unseen_{hook} c tcp {end} {port} drop"')
+        c.tell()
+        c.line('over')
+        s.line('over')
+        shown = t.a.sh(f'ss -tinH sport = :{port}')['out']
+    finally:
+        for hook in ('input', 'output'):
+            t.a.sh(f'nft delete table ip unseen_{hook}', check=False)
+    for p in (s, c):
+        p.tell()
+        p.finish()
+    t.exact('through a rule that drops its TCP', s, c)
+    got = re.search(r'bytes_received:(\d+)', shown)
+    t.check('ESTAB' in shown and
+            int(got[1] if got else 0) == s.info().get('rx_cut'),
+            'ss shows what TCP carried', (shown, s.info()))
