@@ -242,13 +242,17 @@ static bool l5_door_refused(int status)
 static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct l5_rdma *rd = id->context;
+	u8 why;
 
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		if (!l5_door_fits(id) ||
-		    !rdma_dev_access_netns(id->device,
-					   id->route.addr.dev_addr.net) ||
-		    rdma_resolve_route(id, READ_ONCE(rd->ln->rdma_ms)))
+		why = l5_guard_way(id);
+		if (why)
+			l5_door_fail(rd, why);
+		else if (!l5_door_fits(id) ||
+			 !rdma_dev_access_netns(id->device,
+						id->route.addr.dev_addr.net) ||
+			 rdma_resolve_route(id, READ_ONCE(rd->ln->rdma_ms)))
 			l5_door_fail(rd, L5_REASON_RDMA);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
@@ -337,39 +341,6 @@ static bool l5_door_device(const struct sock *sk)
 }
 
 /**
- * l5_door_secured() - is RDMA to be left alone for the sake of IPsec?
- * @sk: a connected bootstrap
- *
- * An adapter sends what it sends in the clear. What leaves is known by the
- * route, which a policy has had its say about. What a policy wants of packets
- * that arrive is only asked for a packet: so any such policy of the namespace
- * counts.
- *
- * Context: any.
- */
-bool l5_door_secured(struct sock *sk)
-{
-#ifdef CONFIG_XFRM
-	const struct netns_xfrm *xfrm = &sock_net(sk)->xfrm;
-	bool secured;
-
-	rcu_read_lock();
-	secured = READ_ONCE(xfrm->policy_count[XFRM_POLICY_IN]) ||
-		  rcu_access_pointer(sk->sk_policy[XFRM_POLICY_IN]) ||
-		  rcu_access_pointer(sk->sk_policy[XFRM_POLICY_OUT]);
-	if (!secured) {
-		const struct dst_entry *dst = __sk_dst_get(sk);
-
-		secured = dst && dst->xfrm;
-	}
-	rcu_read_unlock();
-	return secured;
-#else
-	return false;
-#endif
-}
-
-/**
  * l5_door_wants() - may a socket ask for RDMA, or be asked?
  * @l5: the socket
  */
@@ -406,9 +377,10 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	if (READ_ONCE(l5->force) != L5_TRANSPORT_RDMA &&
 	    !l5_door_device(bsk))
 		return L5_REASON_PEER;
-	if (l5_door_secured(bsk))
-		return L5_REASON_SECURED;
-	why = l5_memo_look(sock_net(bsk), &dst);
+	if (l5_denied_rdma(l5))
+		return L5_REASON_DENIED;
+	/* TCP has just looked at its route */
+	why = l5_guard(bsk) ?: l5_memo_look(sock_net(bsk), &dst);
 	if (why)
 		return why;
 	rd = l5_rdma_alloc(l5->ln, GFP_ATOMIC);
@@ -527,7 +499,7 @@ int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 	bool forged;
 
 	if (!hello || !l5_hello_valid(hello, p->private_data_len) ||
-	    !l5_door_fits(id))
+	    !l5_door_fits(id) || l5_guard_way(id))
 		return l5_door_reject(id, IB_CM_REJ_CONSUMER_DEFINED);
 	spin_lock_bh(&l5_door_lock);
 	rd = l5_door_find(ln, hello->token, false);
@@ -584,12 +556,19 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	struct l5_door *door;
 	struct l5_payer payer;
 	bool forged = false;
+	u8 why;
 
 	if (!l5_door_wants(listener))
 		return;
 	l5_door_addr(bsk, &dst, true);
-	if (l5_door_loopback(&dst) || l5_door_secured(bsk))
+	if (l5_door_loopback(&dst))
 		return;
+	why = l5_denied_rdma(listener) ? L5_REASON_DENIED :
+					 l5_guard_again(bsk);
+	if (why) {
+		WRITE_ONCE(l5->reason, why);
+		return;
+	}
 	door = l5_door_get(listener);
 	if (!door)
 		return;
@@ -713,6 +692,27 @@ static void l5_door_asked_enough(struct l5_rdma *rd)
 		atomic_dec(&l5_door_asking);
 }
 
+/* Was there something meanwhile that wants the connection on TCP? */
+static bool l5_door_guarded(struct l5_rdma *rd)
+{
+	struct sock *bsk = NULL;
+	u8 why;
+
+	spin_lock_bh(&rd->lock);
+	if (rd->l5) {
+		bsk = rd->l5->boot->sk;
+		sock_hold(bsk);
+	}
+	spin_unlock_bh(&rd->lock);
+	if (!bsk)
+		return false;
+	why = l5_guard_again(bsk);
+	sock_put(bsk);
+	if (why)
+		l5_door_fail(rd, why);
+	return why;
+}
+
 /* The client learns from the answer how long the rings are. */
 static int l5_door_up(struct l5_rdma *rd)
 {
@@ -722,7 +722,7 @@ static int l5_door_up(struct l5_rdma *rd)
 
 	l5_door_in_time(rd);
 	l5_door_asked_enough(rd);
-	if (l5_rd(rd, L5_RD_DEAD))
+	if (l5_rd(rd, L5_RD_DEAD) || l5_door_guarded(rd))
 		return 0;
 	if (!rd->server) {
 		if (h->tx_size > max || h->rx_size > max)
@@ -840,7 +840,7 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 		return;
 	if (todo & BIT(L5_DO_ASK))
 		l5_door_resolve(rd);
-	if (todo & BIT(L5_DO_ACCEPT))
+	if (todo & BIT(L5_DO_ACCEPT) && !l5_door_guarded(rd))
 		err = l5_door_accept(rd);
 	if (todo & BIT(L5_DO_UP) && !err)
 		err = l5_door_up(rd);

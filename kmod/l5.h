@@ -700,8 +700,40 @@ bool l5_who_same(const struct l5_who *a, const struct l5_who *b);
 bool l5_who_is(const struct l5_who *w, struct user_namespace *ns,
 	       const struct l5_sock *l5);
 
+/* way.c */
+enum l5_way_kind {
+	L5_WAY_ANY,
+	L5_WAY_DEV,
+	L5_WAY_NET,
+};
+
+/**
+ * struct l5_way - ways between hosts as an administrator names them
+ * @kind: &enum l5_way_kind
+ * @v4: a network of IPv4
+ * @bits: of @addr that count
+ * @addr: the network, one of IPv4 mapped
+ * @dev: the device's name
+ */
+struct l5_way {
+	int kind;
+	bool v4;
+	u8 bits;
+	struct in6_addr addr;
+	char dev[IFNAMSIZ];
+};
+
+int l5_way_parse(struct l5_way *w, char *text);
+void l5_way_show(struct seq_file *seq, const struct l5_way *w);
+bool l5_way_same(const struct l5_way *a, const struct l5_way *b);
+bool l5_way_is(const struct l5_way *w, const struct net *net,
+	       struct net_device *dev, const struct in6_addr *peer);
+
 /* deny.c */
 bool l5_denied(const struct l5_sock *l5);
+bool l5_denied_rdma(const struct l5_sock *l5);
+bool l5_denied_way(const struct net *net, struct net_device *dev,
+		   const struct in6_addr *peer);
 int l5_deny_write(struct file *file, char *buf, size_t size);
 int l5_deny_show(struct seq_file *seq, void *v);
 void l5_deny_init(struct l5_net *ln);
@@ -846,7 +878,7 @@ int l5_rdma_tcp_end(struct l5_sock *l5);
 bool l5_rdma_tx_begin(struct l5_rdma *rd);
 void l5_rdma_tx_end(struct l5_rdma *rd);
 void l5_rdma_rx_look(struct l5_sock *l5);
-int l5_move_stop(struct l5_sock *l5);
+int l5_move_stop(struct l5_sock *l5, enum l5_reason why);
 void l5_move_fin_in(struct l5_sock *l5);
 void l5_move_wait_acked(struct l5_sock *l5);
 void l5_move_wait(struct l5_sock *l5);
@@ -897,7 +929,11 @@ static inline int l5_rdma_tcp_end(struct l5_sock *l5) { return 0; }
 static inline bool l5_rdma_tx_begin(struct l5_rdma *rd) { return true; }
 static inline void l5_rdma_tx_end(struct l5_rdma *rd) { }
 static inline void l5_rdma_rx_look(struct l5_sock *l5) { }
-static inline int l5_move_stop(struct l5_sock *l5) { return 0; }
+static inline int l5_move_stop(struct l5_sock *l5, enum l5_reason why)
+{
+	return 0;
+}
+
 static inline void l5_move_fin_in(struct l5_sock *l5) { }
 static inline void l5_move_wait_acked(struct l5_sock *l5) { }
 static inline void l5_move_wait(struct l5_sock *l5) { }

@@ -177,7 +177,8 @@ static bool l5_tcp_broken(const struct sock *bsk)
 static int l5_rdma_rx_lost(struct l5_sock *l5, struct l5_rdma *rd)
 {
 	int tcp = sock_error(l5->boot->sk), own = sock_error(&l5->sk);
-	int err = -READ_ONCE(rd->err) ?: tcp ?: own;
+	/* the queue pair goes when TCP has: first what ended that */
+	int err = tcp ?: -READ_ONCE(rd->err) ?: own;
 
 	/* TCP's name for a reset after a FIN, made for a sender */
 	return err && err != -EPIPE ? err : -ECONNRESET;
@@ -629,6 +630,9 @@ void l5_move_over(struct l5_rdma *rd)
 		if (!l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_RX_CUT))
 			l5_move_stays(rd, rd->l5);
 		broken = l5_move_broken(rd, bsk);
+		/* what ended TCP took the queue pair along: the peer's reset */
+		if (READ_ONCE(bsk->sk_state) == TCP_CLOSE)
+			err = READ_ONCE(bsk->sk_err) ?: err;
 		if (broken) {
 			l5_count(rd->l5, L5_STAT_RDMA_BROKEN, 1);
 			rd->err = err;
@@ -661,10 +665,11 @@ void l5_move_over(struct l5_rdma *rd)
 /**
  * l5_move_stop() - an option wants TCP itself
  * @l5: the socket
+ * @why: the reason to stay there
  *
  * Return: 0, or -EOPNOTSUPP if it is too late for that.
  */
-int l5_move_stop(struct l5_sock *l5)
+int l5_move_stop(struct l5_sock *l5, enum l5_reason why)
 {
 	struct l5_rdma *rd = l5_move_hope(l5);
 	int err = 0;
@@ -677,7 +682,7 @@ int l5_move_stop(struct l5_sock *l5)
 		err = -EOPNOTSUPP;
 	} else {
 		clear_bit(L5_RD_OPEN, &rd->flags);
-		rd->bye = L5_REASON_OPTION;
+		rd->bye = why;
 	}
 	spin_unlock_bh(&rd->lock);
 	/* also a question that is not asked yet */

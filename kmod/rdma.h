@@ -2,11 +2,11 @@
 /*
  * AF_L5 between hosts: the objects of RDMA, who owns them, which lock guards
  * what. In the order of a connection's life: knock.c listens, door.c asks and
- * answers, seal.c says what both show of their secret, memo.c remembers the
- * answers, qp.c makes what a connection takes of the device, move.c takes the
- * bytes from TCP to the rings, rdma.c keeps the rings of both hosts alike, by
- * the work requests of post.c, poller.c sends for processes that do not want
- * to call.
+ * answers, guard.c says which connections are left alone, seal.c says what
+ * both show of their secret, memo.c remembers the answers, qp.c makes what a
+ * connection takes of the device, move.c takes the bytes from TCP to the rings,
+ * rdma.c keeps the rings of both hosts alike, by the work requests of post.c,
+ * poller.c sends for processes that do not want to call.
  *
  * Objects
  *
@@ -392,6 +392,11 @@ void l5_seal_make(struct l5_rdma *rd, struct l5_hello *hello);
 bool l5_seal_good(const struct l5_rdma *rd, const struct l5_hello *hello,
 		  u32 qpn);
 
+/* guard.c */
+u8 l5_guard(const struct sock *sk);
+u8 l5_guard_again(struct sock *sk);
+u8 l5_guard_way(const struct rdma_cm_id *id);
+
 /* memo.c */
 u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to);
 void l5_memo_keep(struct l5_rdma *rd, const struct net *net, u8 reason);
@@ -405,7 +410,6 @@ void l5_door_put(struct l5_door *door);
 /* door.c */
 extern struct workqueue_struct *l5_wq;
 bool l5_door_wants(const struct l5_sock *l5);
-bool l5_door_secured(struct sock *sk);
 bool l5_door_loopback(const struct sockaddr_storage *a);
 int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 		  const struct rdma_conn_param *p);

@@ -115,7 +115,7 @@ enum l5_transport {
 	X(SILENT,   "silent",	"the peer's host did not answer for RDMA") \
 	X(RDMA,	    "rdma",	"RDMA failed before the connection moved") \
 	X(DENIED,   "denied",	"a rule of the administrator's denies rings") \
-	X(SECURED,  "secured",	"IPsec protects it, which RDMA would go round")
+	X(SECURED,  "secured",	"signed or encrypted on TCP, but not by RDMA")
 
 /**
  * enum l5_reason - see L5_REASONS

@@ -765,64 +765,6 @@ def relays(t):
     t.exact('and one afterwards', s, c)
 
 
-IPSEC = '''
-modprobe -a esp4 xfrm_user gcm seqiv
-for d in '1 2 0x100' '2 1 0x101'; do
-        set -- $d
-        ip xfrm state add src 10.5.0.$1 dst 10.5.0.$2 proto esp spi $3 \\
-                mode transport aead 'rfc4106(gcm(aes))' \\
-                0x0102030405060708090a0b0c0d0e0f1011121314 128
-done
-'''
-
-
-def policy(m, o, way, port):
-    """What leaves, or arrives, of a connection to a port is to be ESP."""
-    src, dst = (m, o) if way == 'out' else (o, m)
-    for end in ('sport', 'dport'):
-        m.sh(f'ip xfrm policy add src {src.address} dst {dst.address} '
-             f'proto tcp {end} {port} dir {way} tmpl src {src.address} '
-             f'dst {dst.address} proto esp mode transport')
-
-
-@case(150)
-def ipsec(t):
-    """What IPsec protects does not leave the host by RDMA."""
-    def talk(name, port, moved, reasons=()):
-        s, c = t.talk(t.a, ['accept', *[MOVED] * moved, 'both=50k', 'info'],
-                      [MOVED if moved else SETTLED, 'both=50k', 'info'],
-                      port=port)
-        t.exact(name, s, c, moved=moved)
-        if reasons:
-            t.check(c.info().get('reason') in reasons, f'{name}: reason',
-                    c.info())
-
-    port = t.port()
-    try:
-        for m in (t.a, t.b):
-            m.sh(IPSEC)
-            policy(m, t.other(m), 'out', port)
-        talk('a policy at both', port, False, ['secured'])
-        talk('not for this port', t.port(), True)
-        for m in (t.a, t.b):
-            policy(m, t.other(m), 'in', port)
-        talk('a policy for what arrives', port, False, ['secured'])
-        # whatever one end asks for, the other goes without
-        for m, reasons in ((t.a, ['secured']), (t.b, ['refused', 'silent',
-                                                      'rdma'])):
-            port = t.port()
-            t.b.sysctl('rdma_ms', 3000)
-            m.sh('ip xfrm policy flush')
-            o = t.other(m)
-            o.sh('ip xfrm policy flush')
-            policy(o, m, 'in', 1)
-            talk(f'a policy of {o.name} alone', port, False, reasons)
-    finally:
-        for m in (t.a, t.b):
-            m.sh('ip xfrm policy flush; ip xfrm state flush', check=False)
-    talk('and without', t.port(), True)
-
-
 @case(120)
 def one_shot(t):
     """A program that serves one connection closes its listener at once."""
