@@ -81,6 +81,16 @@ static void l5_door_again(struct work_struct *work)
 
 static DECLARE_DELAYED_WORK(l5_door_retry, l5_door_again);
 
+/**
+ * l5_door_kick() - a device came
+ *
+ * Context: any.
+ */
+void l5_door_kick(void)
+{
+	mod_delayed_work(l5_wq, &l5_door_retry, HZ / 10);
+}
+
 static struct l5_door *l5_door_of(const struct net *net,
 				  const struct sockaddr_storage *addr)
 {
@@ -208,21 +218,9 @@ void l5_door_put(struct l5_door *door)
 	kfree_rcu(door, rcu);
 }
 
-static int l5_door_device_add(struct ib_device *dev)
-{
-	/* rdma_cm has to know it first */
-	mod_delayed_work(l5_wq, &l5_door_retry, HZ / 10);
-	return 0;
-}
-
-static struct ib_client l5_door_client = {
-	.name	= "l5",
-	.add	= l5_door_device_add,
-};
-
 int __init l5_knock_init(void)
 {
-	int err = ib_register_client(&l5_door_client);
+	int err = l5_rdma_dev_init();
 
 	if (err)
 		cancel_delayed_work_sync(&l5_door_retry);
@@ -231,6 +229,6 @@ int __init l5_knock_init(void)
 
 void l5_knock_exit(void)
 {
-	ib_unregister_client(&l5_door_client);
+	l5_rdma_dev_exit();
 	cancel_delayed_work_sync(&l5_door_retry);
 }

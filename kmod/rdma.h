@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * AF_L5 between hosts: the objects of RDMA, who owns them, which lock guards
- * what. In the order of a connection's life: knock.c listens, door.c asks and
- * answers, seal.c says what
- * both show of their secret, memo.c remembers the answers, qp.c makes what a connection takes of
+ * what. In the order of a connection's life: rdma_dev.c knows the devices,
+ * knock.c listens, door.c asks and answers, seal.c says what both show of their
+ * secret, memo.c remembers the answers, qp.c makes what a connection takes of
  * the device, move.c takes the bytes from TCP to the rings, rdma.c keeps the
  * rings of both hosts alike, by the work requests of post.c, poller.c sends for
  * processes that do not want to call.
@@ -15,6 +15,7 @@
  *               l5_conn, by each work that is queued.
  *   l5_door     a listening cm id, shared by the sockets that listen on the
  *               same address; see knock.c
+ *   l5_dev      a device that may carry connections; see rdma_dev.c
  *   l5_mailbox  of a listener; referenced by it, by the connections that have a
  *               byte in it and by who has it mapped; see mailbox.c
  *
@@ -401,12 +402,20 @@ int l5_knock_init(void);
 void l5_knock_exit(void);
 struct l5_door *l5_door_get(struct l5_sock *listener);
 void l5_door_put(struct l5_door *door);
+void l5_door_kick(void);
+
+/* rdma_dev.c */
+int l5_rdma_dev_init(void);
+void l5_rdma_dev_exit(void);
+bool l5_rdma_reaches(const struct sock *sk);
 
 /* door.c */
 extern struct workqueue_struct *l5_wq;
 bool l5_door_wants(const struct l5_sock *l5);
 bool l5_door_secured(struct sock *sk);
 bool l5_door_loopback(const struct sockaddr_storage *a);
+void l5_door_addr(const struct sock *sk, struct sockaddr_storage *to,
+		  bool peer);
 int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 		  const struct rdma_conn_param *p);
 void l5_rdma_do(struct l5_rdma *rd, int what);
