@@ -299,8 +299,8 @@ void l5_door_addr(const struct sock *sk, struct sockaddr_storage *to,
 		sin6->sin6_addr = peer ? sk->sk_v6_daddr :
 					 sk->sk_v6_rcv_saddr;
 		sin6->sin6_port = peer ? inet->inet_dport : 0;
-		if (ipv6_addr_type(&sk->sk_v6_daddr) & IPV6_ADDR_LINKLOCAL)
-			sin6->sin6_scope_id = sk->sk_bound_dev_if;
+		sin6->sin6_scope_id = ipv6_iface_scope_id(&sin6->sin6_addr,
+							  sk->sk_bound_dev_if);
 	} else {
 		struct sockaddr_in *sin = (struct sockaddr_in *)to;
 
@@ -577,7 +577,7 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	l5_door_addr(bsk, &dst, true);
 	if (l5_door_loopback(&dst) || l5_door_secured(bsk))
 		return;
-	door = l5_door_get(listener);
+	door = l5_door_get(listener, bsk);
 	if (!door)
 		return;
 	if (l5_payer_get(&payer, l5->ln)) {

@@ -17,7 +17,10 @@
  * who read it, before the callback of its removal returns.
  */
 #include <linux/if_arp.h>
+#include <linux/inetdevice.h>
 #include <linux/slab.h>
+#include <net/addrconf.h>
+#include <net/if_inet6.h>
 
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cache.h>
@@ -28,10 +31,12 @@
  * struct l5_dev - a device that may carry connections
  * @node: in the list of all
  * @ib: the device
+ * @handler: hears of its GIDs
  */
 struct l5_dev {
 	struct list_head node;
 	struct ib_device *ib;
+	struct ib_event_handler handler;
 };
 
 static LIST_HEAD(l5_devs);
@@ -121,6 +126,118 @@ bool l5_rdma_reaches(const struct sock *sk)
 	return reaches;
 }
 
+/* Addresses of a namespace as they are found. */
+struct l5_search {
+	struct l5_place *to;
+	int n;
+	int max;
+};
+
+static void l5_place_add(struct l5_search *s, struct net_device *ndev,
+			 struct sockaddr_storage *addr)
+{
+	if (s->n < s->max && l5_rdma_speaks(ndev, addr))
+		s->to[s->n++] = (struct l5_place){ .addr = *addr,
+						   .ifindex = ndev->ifindex };
+}
+
+static void l5_places_v4(struct l5_search *s, struct net_device *ndev)
+{
+	const struct in_device *in = __in_dev_get_rcu(ndev);
+	const struct in_ifaddr *ifa;
+
+	if (!in)
+		return;
+	in_dev_for_each_ifa_rcu(ifa, in) {
+		struct sockaddr_storage addr = { .ss_family = AF_INET };
+
+		((struct sockaddr_in *)&addr)->sin_addr.s_addr =
+			ifa->ifa_local;
+		l5_place_add(s, ndev, &addr);
+	}
+}
+
+static void l5_places_v6(struct l5_search *s, struct net_device *ndev)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	struct inet6_dev *in = __in6_dev_get(ndev);
+	const struct inet6_ifaddr *ifa;
+
+	if (!in)
+		return;
+	read_lock_bh(&in->lock);
+	list_for_each_entry(ifa, &in->addr_list, if_list) {
+		struct sockaddr_storage addr = { .ss_family = AF_INET6 };
+		struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)&addr;
+
+		sin6->sin6_addr = ifa->addr;
+		sin6->sin6_scope_id = ipv6_iface_scope_id(&ifa->addr,
+							  ndev->ifindex);
+		l5_place_add(s, ndev, &addr);
+	}
+	read_unlock_bh(&in->lock);
+#endif
+}
+
+/**
+ * l5_rdma_places() - all addresses of a namespace that devices speak for
+ * @net: the namespace
+ * @to: filled in
+ * @max: how many fit there
+ *
+ * Context: any.
+ * Return: how many there are, or the first @max of them.
+ */
+int l5_rdma_places(struct net *net, struct l5_place *to, int max)
+{
+	struct l5_search s = { .to = to, .max = max };
+	struct net_device *ndev;
+
+	if (list_empty(&l5_devs))
+		return 0;
+	rcu_read_lock();
+	for_each_netdev_rcu(net, ndev) {
+		l5_places_v4(&s, ndev);
+		l5_places_v6(&s, ndev);
+	}
+	rcu_read_unlock();
+	return s.n;
+}
+
+/**
+ * l5_rdma_place_of() - does this very device speak for an address?
+ * @ib: the device, or what it was: only compared
+ * @net: namespace of the address
+ * @place: the address
+ *
+ * Context: any.
+ */
+bool l5_rdma_place_of(const struct ib_device *ib, struct net *net,
+		      struct l5_place *place)
+{
+	struct net_device *ndev;
+	struct l5_dev *dev;
+	bool speaks = false;
+
+	rcu_read_lock();
+	ndev = dev_get_by_index_rcu(net, place->ifindex);
+	if (ndev)
+		list_for_each_entry_rcu(dev, &l5_devs, node)
+			if (dev->ib == ib)
+				speaks = l5_dev_speaks(dev, ndev,
+						       (struct sockaddr *)
+						       &place->addr);
+	rcu_read_unlock();
+	return speaks;
+}
+
+static void l5_dev_event(struct ib_event_handler *handler,
+			 struct ib_event *event)
+{
+	if (event->event == IB_EVENT_GID_CHANGE)
+		l5_door_kick();
+}
+
 static bool l5_dev_fits(struct ib_device *ib)
 {
 	u32 port;
@@ -146,10 +263,12 @@ static int l5_dev_add(struct ib_device *ib)
 	if (!dev)
 		return -ENOMEM;
 	dev->ib = ib;
+	INIT_IB_EVENT_HANDLER(&dev->handler, ib, l5_dev_event);
 	ib_set_client_data(ib, &l5_dev_client, dev);
 	spin_lock(&l5_devs_lock);
 	list_add_tail_rcu(&dev->node, &l5_devs);
 	spin_unlock(&l5_devs_lock);
+	ib_register_event_handler(&dev->handler);
 	l5_door_kick();
 	return 0;
 }
@@ -158,18 +277,56 @@ static void l5_dev_remove(struct ib_device *ib, void *data)
 {
 	struct l5_dev *dev = data;
 
+	ib_unregister_event_handler(&dev->handler);
 	spin_lock(&l5_devs_lock);
 	list_del_rcu(&dev->node);
 	spin_unlock(&l5_devs_lock);
 	/* whoever found it there uses it no more */
 	synchronize_rcu();
 	kfree(dev);
+	l5_door_kick();
 }
 
 static struct ib_client l5_dev_client = {
 	.name	= "l5",
 	.add	= l5_dev_add,
 	.remove	= l5_dev_remove,
+};
+
+/*
+ * An address more or less. Of RoCE the GIDs say that, later, and of other
+ * interfaces it does not matter.
+ */
+static void l5_dev_addr_changed(const struct net_device *ndev)
+{
+	if (ndev->type == ARPHRD_INFINIBAND && !list_empty(&l5_devs))
+		l5_door_kick();
+}
+
+static int l5_dev_inet_event(struct notifier_block *nb, unsigned long event,
+			     void *data)
+{
+	const struct in_ifaddr *ifa = data;
+
+	l5_dev_addr_changed(ifa->ifa_dev->dev);
+	return NOTIFY_DONE;
+}
+
+static int l5_dev_inet6_event(struct notifier_block *nb, unsigned long event,
+			      void *data)
+{
+	const struct inet6_ifaddr *ifa = data;
+
+	l5_dev_addr_changed(ifa->idev->dev);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block l5_dev_inet = {
+	.notifier_call = l5_dev_inet_event,
+};
+
+static struct notifier_block l5_dev_inet6 = {
+	.notifier_call = l5_dev_inet6_event,
 };
 
 /**
@@ -179,7 +336,13 @@ static struct ib_client l5_dev_client = {
  */
 int l5_rdma_dev_init(void)
 {
-	return ib_register_client(&l5_dev_client);
+	int err = ib_register_client(&l5_dev_client);
+
+	if (err)
+		return err;
+	register_inetaddr_notifier(&l5_dev_inet);
+	register_inet6addr_notifier(&l5_dev_inet6);
+	return 0;
 }
 
 /**
@@ -187,5 +350,7 @@ int l5_rdma_dev_init(void)
  */
 void l5_rdma_dev_exit(void)
 {
+	unregister_inet6addr_notifier(&l5_dev_inet6);
+	unregister_inetaddr_notifier(&l5_dev_inet);
 	ib_unregister_client(&l5_dev_client);
 }
