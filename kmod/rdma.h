@@ -423,6 +423,8 @@ bool l5_rdma_reaches(const struct sock *sk);
 int l5_rdma_places(struct net *net, struct l5_place *to, int max);
 bool l5_rdma_place_of(const struct ib_device *ib, struct net *net,
 		      struct l5_place *place);
+bool l5_rdma_coherent(struct ib_device *ib, u64 dma, phys_addr_t at);
+void l5_rdma_unfit(const struct ib_device *ib);
 
 /* door.c */
 extern struct workqueue_struct *l5_wq;

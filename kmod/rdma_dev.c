@@ -16,8 +16,10 @@
  * The list is read under RCU. A device that is about to go has left it, and all
  * who read it, before the callback of its removal returns.
  */
+#include <linux/dma-map-ops.h>
 #include <linux/if_arp.h>
 #include <linux/inetdevice.h>
+#include <linux/iommu.h>
 #include <linux/slab.h>
 #include <net/addrconf.h>
 #include <net/if_inet6.h>
@@ -32,11 +34,13 @@
  * @node: in the list of all
  * @ib: the device
  * @handler: hears of its GIDs
+ * @unfit: it does not see this host's memory as it is
  */
 struct l5_dev {
 	struct list_head node;
 	struct ib_device *ib;
 	struct ib_event_handler handler;
+	bool unfit;
 };
 
 static LIST_HEAD(l5_devs);
@@ -82,7 +86,8 @@ static bool l5_dev_speaks(const struct l5_dev *dev, struct net_device *ndev,
 	u32 port;
 
 	/* it may be another namespace's alone */
-	if (!rdma_dev_access_netns(dev->ib, dev_net(ndev)))
+	if (READ_ONCE(dev->unfit) ||
+	    !rdma_dev_access_netns(dev->ib, dev_net(ndev)))
 		return false;
 	rdma_for_each_port(dev->ib, port)
 		if (l5_dev_port(dev->ib, port, ndev, addr))
@@ -229,6 +234,55 @@ bool l5_rdma_place_of(const struct ib_device *ib, struct net *net,
 						       &place->addr);
 	rcu_read_unlock();
 	return speaks;
+}
+
+/**
+ * l5_rdma_coherent() - do a device and the CPU see the same memory?
+ * @ib: the device
+ * @dma: its address of something
+ * @at: where that is
+ *
+ * A ring is used by the device and by processes at once, and nobody says when
+ * one of them is through. So there must be no bounce buffer in between, and no
+ * cache that would have to be flushed. Behind an IOMMU some kernels say that of
+ * whatever is mapped, so there it is looked up.
+ *
+ * Context: any; @dma is mapped.
+ */
+bool l5_rdma_coherent(struct ib_device *ib, u64 dma, phys_addr_t at)
+{
+	struct device *dev = ib->dma_device;
+	struct iommu_domain *domain;
+
+	if (ib_uses_virt_dma(ib) || !dma_need_sync(dev, dma))
+		return true;
+	if (!dev_is_dma_coherent(dev))
+		return false;
+	domain = iommu_get_domain_for_dev(dev);
+	return domain && iommu_is_dma_domain(domain) &&
+	       iommu_iova_to_phys(domain, dma) == at;
+}
+
+/**
+ * l5_rdma_unfit() - a device showed that it cannot carry connections
+ * @ib: the device
+ *
+ * Context: any.
+ */
+void l5_rdma_unfit(const struct ib_device *ib)
+{
+	struct l5_dev *dev;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(dev, &l5_devs, node) {
+		if (dev->ib != ib || READ_ONCE(dev->unfit))
+			continue;
+		WRITE_ONCE(dev->unfit, true);
+		pr_warn("af_l5: %s does not see memory coherently: no RDMA by it\n",
+			dev_name(&ib->dev));
+		l5_door_kick();
+	}
+	rcu_read_unlock();
 }
 
 static void l5_dev_event(struct ib_event_handler *handler,
