@@ -17,7 +17,6 @@
  * On the server the question and accept() come in any order. Whichever is first
  * puts its l5_rdma in a table, the other finds it there and the two become one.
  */
-#include <linux/if_vlan.h>
 #include <linux/jhash.h>
 #include <linux/slab.h>
 #include <linux/tcp.h>
@@ -285,8 +284,14 @@ static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 
 /* The client */
 
-static void l5_door_addr(const struct sock *sk, struct sockaddr_storage *to,
-			 bool peer)
+/**
+ * l5_door_addr() - an address of a connection
+ * @sk: its bootstrap
+ * @to: filled in; zero
+ * @peer: the peer's with its port, or the own one with none
+ */
+void l5_door_addr(const struct sock *sk, struct sockaddr_storage *to,
+		  bool peer)
 {
 	const struct inet_sock *inet = inet_sk(sk);
 
@@ -298,8 +303,8 @@ static void l5_door_addr(const struct sock *sk, struct sockaddr_storage *to,
 		sin6->sin6_addr = peer ? sk->sk_v6_daddr :
 					 sk->sk_v6_rcv_saddr;
 		sin6->sin6_port = peer ? inet->inet_dport : 0;
-		if (ipv6_addr_type(&sk->sk_v6_daddr) & IPV6_ADDR_LINKLOCAL)
-			sin6->sin6_scope_id = sk->sk_bound_dev_if;
+		sin6->sin6_scope_id = ipv6_iface_scope_id(&sin6->sin6_addr,
+							  sk->sk_bound_dev_if);
 	} else {
 		struct sockaddr_in *sin = (struct sockaddr_in *)to;
 
@@ -320,24 +325,6 @@ bool l5_door_loopback(const struct sockaddr_storage *a)
 		return ipv6_addr_loopback(&((struct sockaddr_in6 *)a)
 					  ->sin6_addr);
 	return ipv4_is_loopback(((struct sockaddr_in *)a)->sin_addr.s_addr);
-}
-
-/* Does the way there lead to an RDMA device? */
-static bool l5_door_device(const struct sock *sk)
-{
-	const struct dst_entry *dst = __sk_dst_get((struct sock *)sk);
-	struct net_device *dev = dst ? dst->dev : NULL;
-	struct ib_device *ib;
-
-	if (!dev)
-		return false;
-	if (is_vlan_dev(dev))
-		dev = vlan_dev_real_dev(dev);
-	ib = ib_device_get_by_netdev(dev, RDMA_DRIVER_UNKNOWN);
-	if (!ib)
-		return false;
-	ib_device_put(ib);
-	return true;
 }
 
 /**
@@ -375,7 +362,7 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	if (l5_door_loopback(&dst))
 		return L5_REASON_PEER;
 	if (READ_ONCE(l5->force) != L5_TRANSPORT_RDMA &&
-	    !l5_door_device(bsk))
+	    !l5_rdma_reaches(bsk))
 		return L5_REASON_PEER;
 	if (l5_denied_rdma(l5))
 		return L5_REASON_DENIED;
@@ -569,7 +556,7 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 		WRITE_ONCE(l5->reason, why);
 		return;
 	}
-	door = l5_door_get(listener);
+	door = l5_door_get(listener, bsk);
 	if (!door)
 		return;
 	if (l5_payer_get(&payer, l5->ln)) {

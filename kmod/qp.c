@@ -99,22 +99,6 @@ u32 l5_rdma_max_size(const struct l5_rdma *rd)
 	return rounddown_pow_of_two(clamp_t(u64, max, L5_RING_LEAST, own));
 }
 
-static void *l5_rdma_buffer(struct l5_rdma *rd, size_t len, u64 *dma)
-{
-	struct ib_device *dev = rd->id->device;
-	void *p = alloc_pages_exact(len, GFP_KERNEL_ACCOUNT | __GFP_ZERO |
-				    __GFP_NOWARN);
-
-	if (!p)
-		return NULL;
-	*dma = ib_dma_map_single(dev, p, len, DMA_BIDIRECTIONAL);
-	if (ib_dma_mapping_error(dev, *dma)) {
-		free_pages_exact(p, len);
-		return NULL;
-	}
-	return p;
-}
-
 static void l5_rdma_unbuffer(struct l5_rdma *rd, void **p, size_t len, u64 dma)
 {
 	if (!*p)
@@ -122,6 +106,27 @@ static void l5_rdma_unbuffer(struct l5_rdma *rd, void **p, size_t len, u64 dma)
 	ib_dma_unmap_single(rd->id->device, dma, len, DMA_BIDIRECTIONAL);
 	free_pages_exact(*p, len);
 	*p = NULL;
+}
+
+static int l5_rdma_buffer(struct l5_rdma *rd, void **p, size_t len, u64 *dma)
+{
+	struct ib_device *dev = rd->id->device;
+	void *at = alloc_pages_exact(len, GFP_KERNEL_ACCOUNT | __GFP_ZERO |
+				     __GFP_NOWARN);
+
+	if (!at)
+		return -ENOMEM;
+	*dma = ib_dma_map_single(dev, at, len, DMA_BIDIRECTIONAL);
+	if (ib_dma_mapping_error(dev, *dma)) {
+		free_pages_exact(at, len);
+		return -ENOMEM;
+	}
+	*p = at;
+	if (l5_rdma_coherent(dev, *dma, virt_to_phys(at)))
+		return 0;
+	l5_rdma_unbuffer(rd, p, len, *dma);
+	l5_rdma_unfit(dev);
+	return -EOPNOTSUPP;
 }
 
 static size_t l5_rdma_bufs_len(const struct l5_rdma *rd)
@@ -175,6 +180,21 @@ static void l5_region_free(struct l5_rdma *rd, struct l5_region *r)
 	memset(r, 0, sizeof(*r));
 }
 
+/* Is what the device was given of a region the very pages? */
+static bool l5_region_coherent(struct l5_rdma *rd, struct l5_region *r,
+			       struct page **pages, int m, u32 off)
+{
+	struct sg_dma_page_iter iter;
+	int i = 0;
+
+	for_each_sg_dma_page(r->sg, &iter, m, 0)
+		if (!l5_rdma_coherent(rd->id->device,
+				      sg_page_iter_dma_address(&iter),
+				      page_to_phys(pages[i++]) + off))
+			return false;
+	return i == r->n;
+}
+
 /* Give the device @n pages of a region, or a part of one. */
 static int l5_region_map(struct l5_rdma *rd, struct l5_region *r,
 			 struct page **pages, int n, u32 off, u32 len,
@@ -193,6 +213,10 @@ static int l5_region_map(struct l5_rdma *rd, struct l5_region *r,
 		return -EIO;
 	r->n = n;
 	r->dir = dir;
+	if (!l5_region_coherent(rd, r, pages, m, off)) {
+		l5_rdma_unfit(rd->id->device);
+		return -EOPNOTSUPP;
+	}
 	m = ib_map_mr_sg(r->mr, r->sg, m, NULL, PAGE_SIZE);
 	if (m <= 0 || r->mr->length != (u64)n * len)
 		return m < 0 ? m : -EIO;
@@ -276,10 +300,10 @@ int l5_rdma_create(struct l5_rdma *rd)
 	err = l5_rdma_qp(rd);
 	if (err)
 		return err;
-	rd->msgs = l5_rdma_buffer(rd, L5_SQ * sizeof(struct l5_msg),
-				  &rd->msgs_dma);
-	if (!rd->msgs)
-		return -ENOMEM;
+	err = l5_rdma_buffer(rd, &rd->msgs, L5_SQ * sizeof(struct l5_msg),
+			     &rd->msgs_dma);
+	if (err)
+		return err;
 	err = l5_region_alloc(rd, &rd->rx, pages);
 	if (!err)
 		err = l5_region_alloc(rd, &rd->tx, pages);
@@ -361,10 +385,9 @@ int l5_rdma_up(struct l5_rdma *rd)
 		rd->rq = L5_RQ_BYTES;
 		rd->buf_len += L5_MSG_BYTES;
 	}
-	rd->bufs = l5_rdma_buffer(rd, l5_rdma_bufs_len(rd), &rd->bufs_dma);
-	if (!rd->bufs)
-		return -ENOMEM;
-	for (i = 0, err = 0; i < rd->rq && !err; i++)
+	err = l5_rdma_buffer(rd, &rd->bufs, l5_rdma_bufs_len(rd),
+			     &rd->bufs_dma);
+	for (i = 0; i < rd->rq && !err; i++)
 		err = l5_rdma_post_recv(rd, i);
 	if (!err)
 		err = l5_region_post(rd, &rd->tx, IB_ACCESS_LOCAL_WRITE);

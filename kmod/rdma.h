@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * AF_L5 between hosts: the objects of RDMA, who owns them, which lock guards
- * what. In the order of a connection's life: knock.c listens, door.c asks and
- * answers, guard.c says which connections are left alone, seal.c says what
- * both show of their secret, memo.c remembers the answers, qp.c makes what a
- * connection takes of the device, move.c takes the bytes from TCP to the rings,
- * rdma.c keeps the rings of both hosts alike, by the work requests of post.c,
- * poller.c sends for processes that do not want to call.
+ * what. In the order of a connection's life: rdma_dev.c knows the devices,
+ * knock.c listens, door.c asks and answers, guard.c says which connections are
+ * left alone, seal.c says what both show of their secret, memo.c remembers the
+ * answers, qp.c makes what a connection takes of the device, move.c takes the
+ * bytes from TCP to the rings, rdma.c keeps the rings of both hosts alike, by
+ * the work requests of post.c, poller.c sends for processes that do not want
+ * to call.
  *
  * Objects
  *
  *   l5_rdma     what one end has of RDMA, from the question to the end of its
  *               queue pair. Referenced by its l5_sock, by its cm id, by its
  *               l5_conn, by each work that is queued.
- *   l5_door     a listening cm id, shared by the sockets that listen on the
- *               same address; see knock.c
+ *   l5_door     where sockets listen, shared by those on the same address; it
+ *               has cm ids that listen, its leaves; see knock.c
+ *   l5_dev      a device that may carry connections; see rdma_dev.c
  *   l5_mailbox  of a listener; referenced by it, by the connections that have a
  *               byte in it and by who has it mapped; see mailbox.c
  *
@@ -26,7 +28,8 @@
  *
  * Locks, inside those of l5.h
  *
- *   l5_door_mutex     the listening cm ids
+ *   l5_door_mutex     the listening cm ids; then rdma_cm's own, whose handlers
+ *                     do not take it
  *   l5_door_lock      (spin, bh) who is looked for by its secret
  *   l5_rdma.lock      (spin, bh) its flags, its socket, its send queue
  *
@@ -404,13 +407,37 @@ void l5_memo_keep(struct l5_rdma *rd, const struct net *net, u8 reason);
 /* knock.c */
 int l5_knock_init(void);
 void l5_knock_exit(void);
-struct l5_door *l5_door_get(struct l5_sock *listener);
+struct l5_door *l5_door_get(struct l5_sock *listener, const struct sock *bsk);
 void l5_door_put(struct l5_door *door);
+void l5_door_kick(void);
+
+/* rdma_dev.c */
+
+/**
+ * struct l5_place - an address that a device speaks for
+ * @addr: the address, port 0
+ * @ifindex: the interface that has it
+ */
+struct l5_place {
+	struct sockaddr_storage addr;
+	int ifindex;
+};
+
+int l5_rdma_dev_init(void);
+void l5_rdma_dev_exit(void);
+bool l5_rdma_reaches(const struct sock *sk);
+int l5_rdma_places(struct net *net, struct l5_place *to, int max);
+bool l5_rdma_place_of(const struct ib_device *ib, struct net *net,
+		      struct l5_place *place);
+bool l5_rdma_coherent(struct ib_device *ib, u64 dma, phys_addr_t at);
+void l5_rdma_unfit(const struct ib_device *ib);
 
 /* door.c */
 extern struct workqueue_struct *l5_wq;
 bool l5_door_wants(const struct l5_sock *l5);
 bool l5_door_loopback(const struct sockaddr_storage *a);
+void l5_door_addr(const struct sock *sk, struct sockaddr_storage *to,
+		  bool peer);
 int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 		  const struct rdma_conn_param *p);
 void l5_rdma_do(struct l5_rdma *rd, int what);

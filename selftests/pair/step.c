@@ -753,6 +753,7 @@ static const struct {
 	{ "cnt", IPPROTO_TCP, TCP_KEEPCNT },
 	{ "nodelay", IPPROTO_TCP, TCP_NODELAY },
 	{ "user_timeout", IPPROTO_TCP, TCP_USER_TIMEOUT },
+	{ "v6only", IPPROTO_IPV6, IPV6_V6ONLY },
 };
 
 static void set(struct end *e, const char *v)
