@@ -193,7 +193,7 @@ static bool l5_hello_valid(const struct l5_hello *h, size_t len)
 {
 	return len >= sizeof(*h) && h->magic == cpu_to_be32(L5_MAGIC) &&
 	       h->version == L5_VERSION && h->endian == L5_ENDIAN &&
-	       h->notify <= L5_NOTIFY_SEND &&
+	       l5_order_valid(h) &&
 	       is_power_of_2(h->tx_size) && is_power_of_2(h->rx_size) &&
 	       h->tx_size >= L5_RING_LEAST && h->tx_size <= L5_RING_MAX &&
 	       h->rx_size >= L5_RING_LEAST && h->rx_size <= L5_RING_MAX;
@@ -216,6 +216,7 @@ static void l5_door_established(struct l5_rdma *rd, struct rdma_cm_event *event)
 		}
 		rd->hello = *hello;
 		rd->peer_qpn = p->qp_num;
+		l5_order_agree(rd);
 	}
 	l5_rdma_do(rd, L5_DO_UP);
 }

@@ -496,7 +496,7 @@ void l5_move_begin(struct l5_rdma *rd)
 		l5->conn = rd->conn;
 	}
 	l5->end = rd->end;
-	if (rd->hello.notify == L5_NOTIFY_ONE)
+	if (rd->peer_notify == L5_NOTIFY_ONE)
 		rd->conn->end[!rd->end].late_key = rd->key ?: 1;
 	rcu_assign_pointer(rd->conn->end[rd->end].sk, &l5->sk);
 	spin_lock_bh(&rd->lock);

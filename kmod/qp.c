@@ -235,12 +235,6 @@ static bool l5_rdma_count(struct l5_rdma *rd)
 	return true;
 }
 
-/* Devices whose packets are made by a CPU of this host */
-static bool l5_rdma_software(const struct ib_device *dev)
-{
-	return dev->ops.driver_id == RDMA_DRIVER_RXE;
-}
-
 /**
  * l5_rdma_create() - make a queue pair, not connected yet
  * @rd: whose @id has a device
@@ -261,6 +255,9 @@ int l5_rdma_create(struct l5_rdma *rd)
 	if (rd->notify == L5_NOTIFY_AUTO)
 		rd->notify = l5_rdma_software(dev) ? L5_NOTIFY_IMM :
 						     L5_NOTIFY_TWO;
+	rd->safe = l5_order_safe(rd);
+	if (rd->server)
+		l5_order_agree(rd);
 	rd->pd = ib_alloc_pd(dev, 0);
 	if (IS_ERR(rd->pd)) {
 		err = PTR_ERR(rd->pd);
@@ -298,6 +295,7 @@ void l5_rdma_hello(struct l5_rdma *rd, struct l5_hello *hello)
 	hello->magic = cpu_to_be32(L5_MAGIC);
 	hello->version = L5_VERSION;
 	hello->notify = rd->notify;
+	hello->safe = rd->safe;
 	hello->endian = L5_ENDIAN;
 	hello->token = l5_token(rd->key);
 	hello->max_size = l5_rdma_max_size(rd);

@@ -176,8 +176,8 @@ void l5_rdma_arm(struct l5_sock *l5)
 	if (!rd || l5_rd(rd, L5_RD_ARM))
 		return;
 	/* each record of such a sender passes here, see l5_got_header() */
-	if (rd->hello.notify == L5_NOTIFY_IMM ||
-	    rd->hello.notify == L5_NOTIFY_SEND)
+	if (rd->peer_notify == L5_NOTIFY_IMM ||
+	    rd->peer_notify == L5_NOTIFY_SEND)
 		return;
 	pos = l5_ring_seen(l5, READ_ONCE(rd->arm_pos));
 	spin_lock_bh(&rd->lock);
@@ -331,7 +331,7 @@ static void l5_got_data(struct l5_rdma *rd, const struct l5_msg *msg, u32 have)
 	u64 pos = msg->pos;
 	u32 len = msg->arg;
 
-	if (len > have || rd->hello.notify != L5_NOTIFY_SEND) {
+	if (len > have || rd->peer_notify != L5_NOTIFY_SEND) {
 		l5_rdma_dead(rd, EPROTO);
 		return;
 	}
@@ -383,7 +383,7 @@ static void l5_got_imm(struct l5_rdma *rd, u32 len)
 	struct l5_end *ring = &rd->conn->end[!rd->end];
 	u64 pos = rd->imm_pos, end;
 
-	if (rd->hello.notify != L5_NOTIFY_IMM) {
+	if (rd->peer_notify != L5_NOTIFY_IMM) {
 		l5_got_wake(rd);
 		return;
 	}

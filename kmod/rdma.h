@@ -3,10 +3,11 @@
  * AF_L5 between hosts: the objects of RDMA, who owns them, which lock guards
  * what. In the order of a connection's life: knock.c listens, door.c asks and
  * answers, seal.c says what
- * both show of their secret, memo.c remembers the answers, qp.c makes what a connection takes of
- * the device, move.c takes the bytes from TCP to the rings, rdma.c keeps the
- * rings of both hosts alike, by the work requests of post.c, poller.c sends for
- * processes that do not want to call.
+ * both show of their secret, order.c how records may be published, memo.c
+ * remembers the answers, qp.c makes what a connection takes of the device,
+ * move.c takes the bytes from TCP to the rings, rdma.c keeps the rings of both
+ * hosts alike, by the work requests of post.c, poller.c sends for processes
+ * that do not want to call.
  *
  * Objects
  *
@@ -103,14 +104,14 @@
 #define L5_IOVA_MAILBOX	0x200000000ULL
 
 #define L5_MAGIC	0x4c355244	/* "L5RD" */
-#define L5_VERSION	3
+#define L5_VERSION	4
 #define L5_ENDIAN	0x0102
 
 /**
  * struct l5_hello - private data of a question and its answer, 56 bytes
  * @magic: L5_MAGIC, big endian
  * @version: L5_VERSION
- * @notify: L5_NOTIFY_* of who sends this
+ * @notify: L5_NOTIFY_* that who sends this would like to publish by
  * @endian: L5_ENDIAN, in its byte order, like all that follows
  * @token: l5_token() of the secret
  * @tx_size: of the ring it writes
@@ -120,6 +121,7 @@
  * @mailbox_rkey: of the mailbox with the byte to be set, 0 if there is none
  * @mailbox_slot: which byte of it
  * @features: what the sender understands, none is defined yet
+ * @safe: ways that may be used towards who sends this, see order.c
  * @reserved: 0
  * @seal: see seal.c
  */
@@ -136,7 +138,8 @@ struct l5_hello {
 	u32 mailbox_rkey;
 	u32 mailbox_slot;
 	u32 features;
-	u32 reserved;
+	u8 safe;
+	u8 reserved[3];
 	u64 seal;
 };
 
@@ -245,7 +248,10 @@ struct l5_region {
  * @mailbox: where that is, or NULL
  * @slot_no: its number there
  * @inline_max: bytes that go along in a work request
- * @notify: how this end publishes, L5_NOTIFY_*
+ * @notify: how this end publishes, L5_NOTIFY_*; until the peer's hello is
+ *	known how it would like to
+ * @safe: ways that it has stated to be safe, bits by L5_NOTIFY_*
+ * @peer_notify: how the peer publishes
  * @msgs: memory of messages and header words: those to be sent, by slot
  * @msgs_dma: its address
  * @bufs: memory of receives
@@ -317,6 +323,8 @@ struct l5_rdma {
 	int slot_no;
 	u32 inline_max;
 	u8 notify;
+	u8 safe;
+	u8 peer_notify;
 	void *msgs;
 	u64 msgs_dma;
 	void *bufs;
@@ -356,6 +364,12 @@ static inline bool l5_rd(const struct l5_rdma *rd, int flag)
 	return test_bit(flag, &rd->flags);
 }
 
+/* Devices whose packets are made by a CPU of this host */
+static inline bool l5_rdma_software(const struct ib_device *dev)
+{
+	return dev->ops.driver_id == RDMA_DRIVER_RXE;
+}
+
 /* post.c */
 void l5_rdma_dead(struct l5_rdma *rd, int err);
 void l5_rdma_wc_error(struct l5_rdma *rd, const struct ib_wc *wc);
@@ -391,6 +405,12 @@ bool l5_seal_way(const struct rdma_cm_id *id, const struct l5_ends *ends);
 void l5_seal_make(struct l5_rdma *rd, struct l5_hello *hello);
 bool l5_seal_good(const struct l5_rdma *rd, const struct l5_hello *hello,
 		  u32 qpn);
+
+/* order.c */
+u8 l5_order_safe(const struct l5_rdma *rd);
+u8 l5_order_way(u8 wish, u8 safe);
+bool l5_order_valid(const struct l5_hello *hello);
+void l5_order_agree(struct l5_rdma *rd);
 
 /* memo.c */
 u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to);

@@ -458,6 +458,8 @@ def notify(t):
                     m.sysctl('rdma_poll', poll)
                     m.sysctl('rdma_chain', chain)
                     m.sysctl('rdma_notify', n)
+                    # which includes what no device is known to be safe for
+                    m.sysctl('rdma_safe', 15)
                 # who is sent records of one WRITE cannot map them
                 run(f'notify {n}, chain {chain}, poll {poll}',
                     not chain and n != 1)
@@ -467,6 +469,38 @@ def notify(t):
         t.a.sysctl('rdma_notify', na)
         t.b.sysctl('rdma_notify', nb)
         run(f'notify {na} and {nb}')
+
+
+TWO, ONE, IMM, SEND, AUTO = range(5)
+
+
+@case(200)
+def order(t):
+    """Each end publishes as the other has stated to be safe."""
+    # what the sender would like, net.l5.rdma_safe of the receiver, what is used
+    for wish, safe, used in ((TWO, 0, TWO), (TWO, 12, IMM), (ONE, 0, IMM),
+                             (ONE, 13, IMM), (ONE, 2, ONE), (SEND, 4, IMM),
+                             (SEND, 0, SEND), (AUTO, 0, IMM)):
+        for m in (t.a, t.b):
+            o = t.other(m)
+            m.sysctl('rdma_notify', wish)
+            m.sysctl('rdma_safe', 0)
+            o.sysctl('rdma_safe', safe)
+            # who receives and asked takes bytes by SEND only if it sends them
+            o.sysctl('rdma_notify', wish if o is t.b else IMM)
+            s, c = t.talk(t.a, ['accept', MOVED, 'pong=8,3000', 'both=100k',
+                                'info'],
+                          [MOVED, 'ping=8,3000', 'both=100k', 'info'])
+            name = f'{m.name} would {wish}, safe {safe}'
+            t.exact(name, s, c)
+            got = (s if m is t.a else c).info().get('notify')
+            t.check(got == used, f'{name}: by {used}', (got, s, c))
+    t.a.sysctl('rdma_notify', SEND)
+    t.b.sysctl('rdma_notify', IMM)
+    s, c = t.talk(t.a, ['accept', MOVED, 'both=100k', 'info'],
+                  [MOVED, 'both=100k', 'info'])
+    t.exact('no room for a SEND', s, c)
+    t.check(s.info().get('notify') == IMM, 'no room for a SEND: none', s)
 
 
 @case(120)
