@@ -843,9 +843,14 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 		l5_door_resolve(rd);
 	if (todo & BIT(L5_DO_ACCEPT))
 		err = l5_door_accept(rd);
+	/* here, since the connection manager's locks are not for softirqs */
+	if (todo & BIT(L5_DO_HEARD) && !err && !l5_rd(rd, L5_RD_UP))
+		rdma_notify(rd->id, IB_EVENT_COMM_EST);
 	if (todo & BIT(L5_DO_UP) && !err)
 		err = l5_door_up(rd);
-	if (todo & BIT(L5_DO_MOVE) && !err)
+	/* the peer may have been up first */
+	if (todo & (BIT(L5_DO_MOVE) | BIT(L5_DO_UP)) && !err &&
+	    l5_rd(rd, L5_RD_UP) && l5_rd(rd, L5_RD_PEER))
 		l5_move_begin(rd);
 	if (todo & BIT(L5_DO_POLL) && !err)
 		l5_poller_list(rd);

@@ -129,9 +129,32 @@ static size_t l5_rdma_bufs_len(const struct l5_rdma *rd)
 	return rd->rq * rd->buf_len;
 }
 
+/*
+ * What the device says of a queue pair beside completions. A peer that has got
+ * the answer may send before the word comes that it has got it.
+ */
+static void l5_rdma_qp_event(struct ib_event *event, void *context)
+{
+	struct l5_rdma *rd = context;
+
+	switch (event->event) {
+	case IB_EVENT_COMM_EST:
+		l5_rdma_heard(rd);
+		break;
+	case IB_EVENT_QP_FATAL:
+	case IB_EVENT_QP_REQ_ERR:
+	case IB_EVENT_QP_ACCESS_ERR:
+		l5_rdma_dead(rd, ECONNRESET);
+		break;
+	default:
+		break;
+	}
+}
+
 static int l5_rdma_qp(struct l5_rdma *rd)
 {
 	struct ib_qp_init_attr attr = {
+		.event_handler = l5_rdma_qp_event,
 		.qp_context = rd,
 		.send_cq = rd->cq,
 		.recv_cq = rd->cq,
@@ -222,6 +245,27 @@ static int l5_region_post(struct l5_rdma *rd, struct l5_region *r, int access)
 	return ib_post_send(rd->id->qp, &wr.wr, NULL);
 }
 
+/*
+ * Receives for what the peer says, and for the bytes that it may send along.
+ * Posted before the queue pair can get anything.
+ */
+static int l5_rdma_receives(struct l5_rdma *rd)
+{
+	bool bytes = rd->server ? rd->peer_notify == L5_NOTIFY_SEND :
+				  rd->safe & BIT(L5_NOTIFY_SEND);
+	u32 i;
+	int err = 0;
+
+	rd->rq = bytes ? L5_RQ_BYTES : L5_RQ;
+	rd->buf_len = sizeof(struct l5_msg) + (bytes ? L5_MSG_BYTES : 0);
+	rd->bufs = l5_rdma_buffer(rd, l5_rdma_bufs_len(rd), &rd->bufs_dma);
+	if (!rd->bufs)
+		return -ENOMEM;
+	for (i = 0; i < rd->rq && !err; i++)
+		err = l5_rdma_post_recv(rd, i);
+	return err;
+}
+
 /* One more, if the namespace may have one. */
 static bool l5_rdma_count(struct l5_rdma *rd)
 {
@@ -236,7 +280,7 @@ static bool l5_rdma_count(struct l5_rdma *rd)
 }
 
 /**
- * l5_rdma_create() - make a queue pair, not connected yet
+ * l5_rdma_create() - make a queue pair, not connected yet, that can receive
  * @rd: whose @id has a device
  *
  * Context: may sleep.
@@ -282,6 +326,8 @@ int l5_rdma_create(struct l5_rdma *rd)
 		err = l5_region_alloc(rd, &rd->tx, pages);
 	if (!err && rd->mailbox)
 		err = l5_region_alloc(rd, &rd->box, 1);
+	if (!err)
+		err = l5_rdma_receives(rd);
 	return err;
 }
 
@@ -350,22 +396,9 @@ int l5_rdma_rings(struct l5_rdma *rd, u32 client, u32 server)
 int l5_rdma_up(struct l5_rdma *rd)
 {
 	const int remote = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE;
-	u32 i;
 	int err;
 
-	rd->rq = L5_RQ;
-	rd->buf_len = sizeof(struct l5_msg);
-	if (rd->hello.notify == L5_NOTIFY_SEND) {
-		rd->rq = L5_RQ_BYTES;
-		rd->buf_len += L5_MSG_BYTES;
-	}
-	rd->bufs = l5_rdma_buffer(rd, l5_rdma_bufs_len(rd), &rd->bufs_dma);
-	if (!rd->bufs)
-		return -ENOMEM;
-	for (i = 0, err = 0; i < rd->rq && !err; i++)
-		err = l5_rdma_post_recv(rd, i);
-	if (!err)
-		err = l5_region_post(rd, &rd->tx, IB_ACCESS_LOCAL_WRITE);
+	err = l5_region_post(rd, &rd->tx, IB_ACCESS_LOCAL_WRITE);
 	if (!err)
 		err = l5_region_post(rd, &rd->rx, remote);
 	if (!err && rd->box.mr)

@@ -439,6 +439,40 @@ static void l5_got(struct l5_rdma *rd, const struct l5_msg *msg, u32 len)
 	}
 }
 
+/**
+ * l5_rdma_heard() - the peer sends already
+ * @rd: of this end
+ *
+ * A server waits for the word that its answer has come; what comes by the queue
+ * pair says so, too, and the word may be lost.
+ *
+ * Context: any.
+ */
+void l5_rdma_heard(struct l5_rdma *rd)
+{
+	if (rd->server && !l5_rd(rd, L5_RD_UP))
+		l5_rdma_do(rd, L5_DO_HEARD);
+}
+
+/*
+ * Before this end is up, and has told the peer that it may write here, there is
+ * nothing else for the peer to say than the same, and that it closes.
+ */
+static void l5_got_early(struct l5_rdma *rd, const struct ib_wc *wc,
+			 const struct l5_msg *msg)
+{
+	bool early = wc->opcode == IB_WC_RECV &&
+		     wc->byte_len >= sizeof(*msg) &&
+		     (msg->type == L5_MSG_READY || msg->type == L5_MSG_CLOSE);
+
+	if (!early) {
+		l5_rdma_dead(rd, EPROTO);
+		return;
+	}
+	l5_got(rd, msg, 0);
+	l5_rdma_heard(rd);
+}
+
 static void l5_rdma_received(struct ib_cq *cq, struct ib_wc *wc);
 
 /**
@@ -475,7 +509,9 @@ static void l5_rdma_received(struct ib_cq *cq, struct ib_wc *wc)
 		l5_rdma_wc_error(rd, wc);
 		return;
 	}
-	if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM)
+	if (!l5_rd(rd, L5_RD_UP))
+		l5_got_early(rd, wc, msg);
+	else if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM)
 		l5_got_imm(rd, be32_to_cpu(wc->ex.imm_data));
 	else if (wc->byte_len >= sizeof(*msg))
 		l5_got(rd, msg, wc->byte_len - sizeof(*msg));

@@ -75,6 +75,7 @@
 #define L5_DO_END	5
 #define L5_DO_POLL	6
 #define L5_DO_UNREAD	7
+#define L5_DO_HEARD	8
 
 /* Work requests that may be outstanding, those kept for messages, receives. */
 #define L5_SQ		64
@@ -386,6 +387,7 @@ void l5_rdma_probe(struct l5_rdma *rd);
 void l5_rdma_push_locked(struct l5_rdma *rd);
 bool l5_rdma_flushed(const struct l5_rdma *rd);
 int l5_rdma_post_recv(struct l5_rdma *rd, u32 i);
+void l5_rdma_heard(struct l5_rdma *rd);
 
 /* qp.c */
 struct l5_rdma *l5_rdma_alloc(struct l5_net *ln, gfp_t gfp);

@@ -503,6 +503,37 @@ def order(t):
     t.check(s.info().get('notify') == IMM, 'no room for a SEND: none', s)
 
 
+# A message of the connection manager's that says the answer has come, RTU.
+RTU = '@th,104,24 1 @th,352,16 0x14'
+
+
+def drop(m, what):
+    """Nothing of the kind comes to the machine by RDMA, until passes()."""
+    m.sh('nft add table ip l5_drop && nft add chain ip l5_drop in '
+         '"{ type filter hook input priority 0; }" && nft add rule ip l5_drop '
+         f'in udp dport 4791 {what} counter drop')
+
+
+def passes(m):
+    """How many did not come?"""
+    out = m.sh('nft list table ip l5_drop; nft delete table ip l5_drop')['out']
+    return int(out.partition('counter packets ')[2].split()[0])
+
+
+@case(90)
+def early(t):
+    """The server hears the client before, and never, that it has the answer."""
+    for m in (t.a, t.b):
+        drop(m, RTU)
+        try:
+            s, c = t.talk(m, ['accept', MOVED, 'both=100k', 'info'],
+                          [MOVED, 'both=100k', 'info'])
+        finally:
+            lost = passes(m)
+        t.exact(f'server {m.name}', s, c)
+        t.check(lost, f'server {m.name}: the word was lost', lost)
+
+
 @case(120)
 def mapped(t):
     """Rings that both ends have mapped, with and without the library."""
