@@ -418,18 +418,55 @@ int l5_rdma_up(struct l5_rdma *rd)
 	return 0;
 }
 
+static void l5_rdma_drained(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct l5_rdma *rd = container_of(wc->wr_cqe, struct l5_rdma,
+					  drain_cqe);
+
+	complete(&rd->drained);
+}
+
+/* One last request in each queue. Return: how many were posted. */
+static int l5_rdma_drain_post(struct l5_rdma *rd)
+{
+	struct ib_rdma_wr last_send = {
+		.wr.wr_cqe = &rd->drain_cqe,
+		.wr.opcode = IB_WR_RDMA_WRITE,
+	};
+	struct ib_recv_wr last_recv = { .wr_cqe = &rd->drain_cqe };
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	struct ib_qp *qp = rd->id->qp;
+
+	if (ib_modify_qp(qp, &attr, IB_QP_STATE))
+		return 0;
+	init_completion(&rd->drained);
+	rd->drain_cqe.done = l5_rdma_drained;
+	return !ib_post_send(qp, &last_send.wr, NULL) +
+	       !ib_post_recv(qp, &last_recv, NULL);
+}
+
 /**
  * l5_rdma_drain() - send no more, and hear all that has come
  * @rd: of this end
  *
- * Context: may sleep.
+ * ib_drain_qp() waits for ever for a device that stands still. This one waits
+ * for so long as such a device may take; what has not completed by then is
+ * flushed by the end of the queue pair, and nobody hears of it: the connection
+ * ends with an error, as with any device that fails. What the driver does of
+ * its own accord, here and in l5_rdma_destroy(), takes as long as it takes.
+ *
+ * Context: may sleep, for L5_DRAIN_WAIT.
  */
 void l5_rdma_drain(struct l5_rdma *rd)
 {
+	unsigned long left = L5_DRAIN_WAIT;
+	int n;
+
 	if (!rd->id || !rd->id->qp)
 		return;
 	rdma_disconnect(rd->id);
-	ib_drain_qp(rd->id->qp);
+	for (n = l5_rdma_drain_post(rd); n && left; n--)
+		left = wait_for_completion_timeout(&rd->drained, left);
 }
 
 /**

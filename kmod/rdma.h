@@ -97,6 +97,8 @@
 #define L5_STUCK	(15 * HZ)
 /* After that no question comes for an accepted socket any more. */
 #define L5_HOPE		(30 * HZ)
+/* And so long it is given to flush them all, before it loses the queue pair. */
+#define L5_DRAIN_WAIT	(5 * HZ)
 /* How often an end looks after a peer that it waits for. */
 #define L5_TICK		(2 * HZ)
 
@@ -262,6 +264,8 @@ struct l5_region {
  * @slots: outstanding work requests by number
  * @recvs: posted receives
  * @reg_cqe: completion of a registration
+ * @drain_cqe: of the last request in each queue; here, since it may come late
+ * @drained: they are complete
  * @posted: number of the next work request
  * @done: up to this they are complete
  * @signaled: number after the last that will report
@@ -335,6 +339,8 @@ struct l5_rdma {
 	struct l5_slot slots[L5_SQ];
 	struct ib_cqe recvs[L5_RQ];
 	struct ib_cqe reg_cqe;
+	struct ib_cqe drain_cqe;
+	struct completion drained;
 	u32 posted;
 	u32 done;
 	u32 signaled;
