@@ -773,6 +773,7 @@ void l5_rdma_abandon(struct l5_sock *l5)
 	rd->l5 = NULL;
 	clear_bit(L5_RD_OPEN, &rd->flags);
 	spin_unlock_bh(&rd->lock);
+	l5_mailbox_leave(rd);
 	l5_rdma_do(rd, L5_DO_END);
 }
 
@@ -804,6 +805,7 @@ void l5_rdma_detach(struct l5_sock *l5, bool reset)
 	spin_unlock_bh(&rd->lock);
 	WRITE_ONCE(l5->rd, NULL);
 	mutex_unlock(&l5->lock);
+	l5_mailbox_leave(rd);
 	l5_rdma_do(rd, L5_DO_END);
 	l5_rdma_put(rd);
 }

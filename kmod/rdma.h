@@ -250,6 +250,7 @@ struct l5_region {
  * @box: this end's byte in the mailbox
  * @mailbox: where that is, or NULL
  * @slot_no: its number there
+ * @box_over: the device does not know it any more
  * @inline_max: bytes that go along in a work request
  * @notify: how this end publishes, L5_NOTIFY_*; until the peer's hello is
  *	known how it would like to
@@ -326,6 +327,7 @@ struct l5_rdma {
 	struct l5_region box;
 	struct l5_mailbox *mailbox;
 	int slot_no;
+	bool box_over;
 	u32 inline_max;
 	u8 notify;
 	u8 safe;
@@ -457,6 +459,7 @@ void l5_move_wake(struct l5_rdma *rd);
 /* mailbox.c */
 void l5_mailbox_get_slot(struct l5_rdma *rd);
 void l5_mailbox_put_slot(struct l5_rdma *rd);
+void l5_mailbox_leave(struct l5_rdma *rd);
 struct page *l5_mailbox_page(struct l5_mailbox *box);
 void l5_mailbox_set(struct l5_rdma *rd);
 struct l5_mailbox *l5_mailbox_get(struct l5_sock *listener);

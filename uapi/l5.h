@@ -241,10 +241,11 @@ enum l5_rdma_state {
  * @L5_AREA_RX: data of the ring that it reads
  * @L5_AREA_MAILBOX: of a listening socket: a byte for each accepted connection
  *	that RDMA carries. After each record that comes for such a connection
- *	its byte is set to something but 0; who polls the mailbox
- *	clears the byte, then looks at the ring. Connections have a byte if RDMA
- *	took them after the mailbox was first mapped and while one was free. A
- *	listener that does not answer for RDMA has none.
+ *	its byte is set to something but 0, and so after its end; who polls the
+ *	mailbox clears the byte, then looks at the ring. Connections have a byte
+ *	if RDMA took them after the mailbox was first mapped and while one was
+ *	free, and keep it until they are closed. A listener that does not answer
+ *	for RDMA has none.
  *
  * 7 to 9 will be: region, submission ring, completion ring. Who does not know a
  * kind skips it.
