@@ -796,6 +796,7 @@ static void l5_door_end(struct l5_rdma *rd)
 	/* nothing asks for another look any more */
 	l5_door_in_time(rd);
 	l5_mailbox_put_slot(rd);
+	l5_move_unused(rd);
 	if (rd->conn)
 		l5_conn_put(rd->conn);
 }

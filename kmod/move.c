@@ -661,6 +661,32 @@ void l5_move_over(struct l5_rdma *rd)
 }
 
 /**
+ * l5_move_unused() - there was a queue pair, and nothing has moved to it
+ * @rd: of this end, after l5_move_over()
+ *
+ * A client's socket has its rings from connect() on, and they are made when the
+ * answer comes.
+ *
+ * Context: may sleep.
+ */
+void l5_move_unused(struct l5_rdma *rd)
+{
+	struct l5_sock *l5 = l5_move_socket(rd);
+
+	if (!l5)
+		return;
+	mutex_lock(&l5->lock);
+	if (READ_ONCE(rd->l5) && l5_state(l5) == L5_BASE && rd->conn &&
+	    l5->conn == rd->conn) {
+		l5_meet_cancel(l5);
+		l5->conn = NULL;
+		l5_conn_put(rd->conn);
+	}
+	mutex_unlock(&l5->lock);
+	sock_put(&l5->sk);
+}
+
+/**
  * l5_move_stop() - an option wants TCP itself
  * @l5: the socket
  *

@@ -454,6 +454,7 @@ void l5_move_unread(struct l5_rdma *rd);
 void l5_move_hope_ends(struct l5_rdma *rd);
 void l5_move_tick(struct l5_rdma *rd);
 void l5_move_over(struct l5_rdma *rd);
+void l5_move_unused(struct l5_rdma *rd);
 void l5_move_wake(struct l5_rdma *rd);
 
 /* mailbox.c */

@@ -503,8 +503,10 @@ def order(t):
     t.check(s.info().get('notify') == IMM, 'no room for a SEND: none', s)
 
 
-# A message of the connection manager's that says the answer has come, RTU.
+# A message of the connection manager's that says the answer has come, RTU; and
+# what belongs to any other queue pair.
 RTU = '@th,104,24 1 @th,352,16 0x14'
+DATA = '@th,104,24 != 1'
 
 
 def drop(m, what):
@@ -532,6 +534,43 @@ def early(t):
             lost = passes(m)
         t.exact(f'server {m.name}', s, c)
         t.check(lost, f'server {m.name}: the word was lost', lost)
+
+
+@case(120)
+def unused(t):
+    """RDMA that fails when both have made their rings leaves nothing."""
+    for m in (t.a, t.b):
+        m.sysctl('rdma_memo_s', 0)
+        drop(m, DATA)
+    try:
+        s, port = t.listen(t.a, ['accept', 'settled=40000', 'say=settled',
+                                 'hold', 'both=100k', 'info'])
+        # it calls nothing that would look whether there is something to free
+        c = t.b.step(f'start={t.a.at(port)}', 'settled=40000', 'say=settled',
+                     'hold', 'both=100k', 'info')
+        for p in (s, c):
+            p.line('settled')
+        lost = [passes(m) for m in (t.a, t.b)]
+    except Exception:
+        for m in (t.a, t.b):
+            m.sh('nft delete table ip l5_drop', check=False)
+        raise
+    t.check(all(lost), 'what was said is lost', lost)
+
+    def nothing(m):
+        now = m.stat()
+        return not any(now[k] for k in ('rdma_now', 'rings_kb', 'reserved_kb'))
+    for m in (t.a, t.b):
+        try:
+            t.wait(lambda m=m: nothing(m), 'nothing', 20 * SLOW)
+        except Failed:
+            pass
+        t.check(nothing(m), f'{m.name}: all is given back', m.stat())
+    for p in (s, c):
+        p.tell()
+        p.finish()
+    t.exact('bytes', s, c, moved=False)
+    t.check(c.info().get('reason') == 'rdma', 'reason', c.info())
 
 
 @case(120)
