@@ -192,7 +192,7 @@ static bool l5_hello_valid(const struct l5_hello *h, size_t len)
 {
 	return len >= sizeof(*h) && h->magic == cpu_to_be32(L5_MAGIC) &&
 	       h->version == L5_VERSION && h->endian == L5_ENDIAN &&
-	       h->notify <= L5_NOTIFY_SEND &&
+	       l5_order_valid(h) &&
 	       is_power_of_2(h->tx_size) && is_power_of_2(h->rx_size) &&
 	       h->tx_size >= L5_RING_LEAST && h->tx_size <= L5_RING_MAX &&
 	       h->rx_size >= L5_RING_LEAST && h->rx_size <= L5_RING_MAX;
@@ -215,6 +215,7 @@ static void l5_door_established(struct l5_rdma *rd, struct rdma_cm_event *event)
 		}
 		rd->hello = *hello;
 		rd->peer_qpn = p->qp_num;
+		l5_order_agree(rd);
 	}
 	l5_rdma_do(rd, L5_DO_UP);
 }
@@ -782,6 +783,7 @@ static void l5_door_end(struct l5_rdma *rd)
 	/* nothing asks for another look any more */
 	l5_door_in_time(rd);
 	l5_mailbox_put_slot(rd);
+	l5_move_unused(rd);
 	if (rd->conn)
 		l5_conn_put(rd->conn);
 }
@@ -829,9 +831,14 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 		l5_door_resolve(rd);
 	if (todo & BIT(L5_DO_ACCEPT) && !l5_door_guarded(rd))
 		err = l5_door_accept(rd);
+	/* here, since the connection manager's locks are not for softirqs */
+	if (todo & BIT(L5_DO_HEARD) && !err && !l5_rd(rd, L5_RD_UP))
+		rdma_notify(rd->id, IB_EVENT_COMM_EST);
 	if (todo & BIT(L5_DO_UP) && !err)
 		err = l5_door_up(rd);
-	if (todo & BIT(L5_DO_MOVE) && !err)
+	/* the peer may have been up first */
+	if (todo & (BIT(L5_DO_MOVE) | BIT(L5_DO_UP)) && !err &&
+	    l5_rd(rd, L5_RD_UP) && l5_rd(rd, L5_RD_PEER))
 		l5_move_begin(rd);
 	if (todo & BIT(L5_DO_POLL) && !err)
 		l5_poller_list(rd);

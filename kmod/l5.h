@@ -787,7 +787,8 @@ struct l5_stats {
  * @rdma_max: net.l5.rdma_max: queue pairs at a time
  * @rdma_poll: net.l5.rdma_poll: whether a thread sends what is published
  * @rdma_poll_idle_ms: net.l5.rdma_poll_idle_ms: how long it looks for more
- * @rdma_notify: net.l5.rdma_notify: &enum l5_notify
+ * @rdma_notify: net.l5.rdma_notify: how to publish, L5_NOTIFY_*
+ * @rdma_safe: net.l5.rdma_safe: how others may, see order.c
  * @rdma_chain: net.l5.rdma_chain: whether one post is for a whole batch
  * @rdma_now: queue pairs there are
  * @door_early: questions for sockets not accepted yet, under l5_door_lock
@@ -815,6 +816,7 @@ struct l5_net {
 	unsigned int rdma_poll;
 	unsigned int rdma_poll_idle_ms;
 	unsigned int rdma_notify;
+	unsigned int rdma_safe;
 	unsigned int rdma_chain;
 	atomic_t rdma_now;
 	int door_early;

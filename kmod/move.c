@@ -466,7 +466,9 @@ void l5_move_unread(struct l5_rdma *rd)
 		return;
 	/* the release of the socket waits for the mutex */
 	mutex_lock(&l5->lock);
-	if (READ_ONCE(rd->l5))
+	/* a peer may say so of a connection that has not moved */
+	if (READ_ONCE(rd->l5) &&
+	    (l5_state(l5) == L5_MOVING || l5_state(l5) == L5_SHM))
 		l5_send_to_closed(l5);
 	mutex_unlock(&l5->lock);
 	sock_put(&l5->sk);
@@ -497,7 +499,7 @@ void l5_move_begin(struct l5_rdma *rd)
 		l5->conn = rd->conn;
 	}
 	l5->end = rd->end;
-	if (rd->hello.notify == L5_NOTIFY_ONE)
+	if (rd->peer_notify == L5_NOTIFY_ONE)
 		rd->conn->end[!rd->end].late_key = rd->key ?: 1;
 	rcu_assign_pointer(rd->conn->end[rd->end].sk, &l5->sk);
 	spin_lock_bh(&rd->lock);
@@ -663,6 +665,32 @@ void l5_move_over(struct l5_rdma *rd)
 }
 
 /**
+ * l5_move_unused() - there was a queue pair, and nothing has moved to it
+ * @rd: of this end, after l5_move_over()
+ *
+ * A client's socket has its rings from connect() on, and they are made when the
+ * answer comes.
+ *
+ * Context: may sleep.
+ */
+void l5_move_unused(struct l5_rdma *rd)
+{
+	struct l5_sock *l5 = l5_move_socket(rd);
+
+	if (!l5)
+		return;
+	mutex_lock(&l5->lock);
+	if (READ_ONCE(rd->l5) && l5_state(l5) == L5_BASE && rd->conn &&
+	    l5->conn == rd->conn) {
+		l5_meet_cancel(l5);
+		l5->conn = NULL;
+		l5_conn_put(rd->conn);
+	}
+	mutex_unlock(&l5->lock);
+	sock_put(&l5->sk);
+}
+
+/**
  * l5_move_stop() - an option wants TCP itself
  * @l5: the socket
  * @why: the reason to stay there
@@ -776,6 +804,7 @@ void l5_rdma_abandon(struct l5_sock *l5)
 	rd->l5 = NULL;
 	clear_bit(L5_RD_OPEN, &rd->flags);
 	spin_unlock_bh(&rd->lock);
+	l5_mailbox_leave(rd);
 	l5_rdma_do(rd, L5_DO_END);
 }
 
@@ -807,6 +836,7 @@ void l5_rdma_detach(struct l5_sock *l5, bool reset)
 	spin_unlock_bh(&rd->lock);
 	WRITE_ONCE(l5->rd, NULL);
 	mutex_unlock(&l5->lock);
+	l5_mailbox_leave(rd);
 	l5_rdma_do(rd, L5_DO_END);
 	l5_rdma_put(rd);
 }

@@ -35,6 +35,7 @@ static unsigned int l5_rdma_ms_max = 60000;
 static unsigned int l5_memo_max = 86400;
 static unsigned int l5_rdma_max_max = 1000000;
 static unsigned int l5_notify_max = L5_NOTIFY_AUTO;
+static unsigned int l5_safe_max = (1 << L5_NOTIFY_AUTO) - 1;
 
 enum {
 	L5_CTL_ENABLED,
@@ -50,6 +51,7 @@ enum {
 	L5_CTL_RDMA_POLL,
 	L5_CTL_RDMA_POLL_IDLE_MS,
 	L5_CTL_RDMA_NOTIFY,
+	L5_CTL_RDMA_SAFE,
 	L5_CTL_RDMA_CHAIN,
 	L5_CTL_HOST_MAX_KB,	/* from here on the host's alone */
 	L5_CTL_USER_MAX_KB,
@@ -171,6 +173,14 @@ static const struct ctl_table l5_sysctls[] = {
 		.extra1		= SYSCTL_ZERO,
 		.extra2		= &l5_notify_max,
 	},
+	[L5_CTL_RDMA_SAFE] = {
+		.procname	= "rdma_safe",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_safe_max,
+	},
 	[L5_CTL_RDMA_CHAIN] = {
 		.procname	= "rdma_chain",
 		.maxlen		= sizeof(unsigned int),
@@ -229,6 +239,7 @@ static int l5_sysctl_init(struct net *net, struct l5_net *ln)
 	t[L5_CTL_RDMA_POLL].data = &ln->rdma_poll;
 	t[L5_CTL_RDMA_POLL_IDLE_MS].data = &ln->rdma_poll_idle_ms;
 	t[L5_CTL_RDMA_NOTIFY].data = &ln->rdma_notify;
+	t[L5_CTL_RDMA_SAFE].data = &ln->rdma_safe;
 	t[L5_CTL_RDMA_CHAIN].data = &ln->rdma_chain;
 	ln->sysctl = l5_sysctl_register(net, "net/l5", t, entries);
 	if (!ln->sysctl) {

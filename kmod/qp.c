@@ -134,9 +134,32 @@ static size_t l5_rdma_bufs_len(const struct l5_rdma *rd)
 	return rd->rq * rd->buf_len;
 }
 
+/*
+ * What the device says of a queue pair beside completions. A peer that has got
+ * the answer may send before the word comes that it has got it.
+ */
+static void l5_rdma_qp_event(struct ib_event *event, void *context)
+{
+	struct l5_rdma *rd = context;
+
+	switch (event->event) {
+	case IB_EVENT_COMM_EST:
+		l5_rdma_heard(rd);
+		break;
+	case IB_EVENT_QP_FATAL:
+	case IB_EVENT_QP_REQ_ERR:
+	case IB_EVENT_QP_ACCESS_ERR:
+		l5_rdma_dead(rd, ECONNRESET);
+		break;
+	default:
+		break;
+	}
+}
+
 static int l5_rdma_qp(struct l5_rdma *rd)
 {
 	struct ib_qp_init_attr attr = {
+		.event_handler = l5_rdma_qp_event,
 		.qp_context = rd,
 		.send_cq = rd->cq,
 		.recv_cq = rd->cq,
@@ -246,6 +269,26 @@ static int l5_region_post(struct l5_rdma *rd, struct l5_region *r, int access)
 	return ib_post_send(rd->id->qp, &wr.wr, NULL);
 }
 
+/*
+ * Receives for what the peer says, and for the bytes that it may send along.
+ * Posted before the queue pair can get anything.
+ */
+static int l5_rdma_receives(struct l5_rdma *rd)
+{
+	bool bytes = rd->server ? rd->peer_notify == L5_NOTIFY_SEND :
+				  rd->safe & BIT(L5_NOTIFY_SEND);
+	u32 i;
+	int err;
+
+	rd->rq = bytes ? L5_RQ_BYTES : L5_RQ;
+	rd->buf_len = sizeof(struct l5_msg) + (bytes ? L5_MSG_BYTES : 0);
+	err = l5_rdma_buffer(rd, &rd->bufs, l5_rdma_bufs_len(rd),
+			     &rd->bufs_dma);
+	for (i = 0; i < rd->rq && !err; i++)
+		err = l5_rdma_post_recv(rd, i);
+	return err;
+}
+
 /* One more, if the namespace may have one. */
 static bool l5_rdma_count(struct l5_rdma *rd)
 {
@@ -259,14 +302,8 @@ static bool l5_rdma_count(struct l5_rdma *rd)
 	return true;
 }
 
-/* Devices whose packets are made by a CPU of this host */
-static bool l5_rdma_software(const struct ib_device *dev)
-{
-	return dev->ops.driver_id == RDMA_DRIVER_RXE;
-}
-
 /**
- * l5_rdma_create() - make a queue pair, not connected yet
+ * l5_rdma_create() - make a queue pair, not connected yet, that can receive
  * @rd: whose @id has a device
  *
  * Context: may sleep.
@@ -285,6 +322,9 @@ int l5_rdma_create(struct l5_rdma *rd)
 	if (rd->notify == L5_NOTIFY_AUTO)
 		rd->notify = l5_rdma_software(dev) ? L5_NOTIFY_IMM :
 						     L5_NOTIFY_TWO;
+	rd->safe = l5_order_safe(rd);
+	if (rd->server)
+		l5_order_agree(rd);
 	rd->pd = ib_alloc_pd(dev, 0);
 	if (IS_ERR(rd->pd)) {
 		err = PTR_ERR(rd->pd);
@@ -309,6 +349,8 @@ int l5_rdma_create(struct l5_rdma *rd)
 		err = l5_region_alloc(rd, &rd->tx, pages);
 	if (!err && rd->mailbox)
 		err = l5_region_alloc(rd, &rd->box, 1);
+	if (!err)
+		err = l5_rdma_receives(rd);
 	return err;
 }
 
@@ -322,6 +364,7 @@ void l5_rdma_hello(struct l5_rdma *rd, struct l5_hello *hello)
 	hello->magic = cpu_to_be32(L5_MAGIC);
 	hello->version = L5_VERSION;
 	hello->notify = rd->notify;
+	hello->safe = rd->safe;
 	hello->endian = L5_ENDIAN;
 	hello->token = l5_token(rd->key);
 	hello->max_size = l5_rdma_max_size(rd);
@@ -376,21 +419,9 @@ int l5_rdma_rings(struct l5_rdma *rd, u32 client, u32 server)
 int l5_rdma_up(struct l5_rdma *rd)
 {
 	const int remote = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE;
-	u32 i;
 	int err;
 
-	rd->rq = L5_RQ;
-	rd->buf_len = sizeof(struct l5_msg);
-	if (rd->hello.notify == L5_NOTIFY_SEND) {
-		rd->rq = L5_RQ_BYTES;
-		rd->buf_len += L5_MSG_BYTES;
-	}
-	err = l5_rdma_buffer(rd, &rd->bufs, l5_rdma_bufs_len(rd),
-			     &rd->bufs_dma);
-	for (i = 0; i < rd->rq && !err; i++)
-		err = l5_rdma_post_recv(rd, i);
-	if (!err)
-		err = l5_region_post(rd, &rd->tx, IB_ACCESS_LOCAL_WRITE);
+	err = l5_region_post(rd, &rd->tx, IB_ACCESS_LOCAL_WRITE);
 	if (!err)
 		err = l5_region_post(rd, &rd->rx, remote);
 	if (!err && rd->box.mr)
@@ -410,18 +441,55 @@ int l5_rdma_up(struct l5_rdma *rd)
 	return 0;
 }
 
+static void l5_rdma_drained(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct l5_rdma *rd = container_of(wc->wr_cqe, struct l5_rdma,
+					  drain_cqe);
+
+	complete(&rd->drained);
+}
+
+/* One last request in each queue. Return: how many were posted. */
+static int l5_rdma_drain_post(struct l5_rdma *rd)
+{
+	struct ib_rdma_wr last_send = {
+		.wr.wr_cqe = &rd->drain_cqe,
+		.wr.opcode = IB_WR_RDMA_WRITE,
+	};
+	struct ib_recv_wr last_recv = { .wr_cqe = &rd->drain_cqe };
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	struct ib_qp *qp = rd->id->qp;
+
+	if (ib_modify_qp(qp, &attr, IB_QP_STATE))
+		return 0;
+	init_completion(&rd->drained);
+	rd->drain_cqe.done = l5_rdma_drained;
+	return !ib_post_send(qp, &last_send.wr, NULL) +
+	       !ib_post_recv(qp, &last_recv, NULL);
+}
+
 /**
  * l5_rdma_drain() - send no more, and hear all that has come
  * @rd: of this end
  *
- * Context: may sleep.
+ * ib_drain_qp() waits for ever for a device that stands still. This one waits
+ * for so long as such a device may take; what has not completed by then is
+ * flushed by the end of the queue pair, and nobody hears of it: the connection
+ * ends with an error, as with any device that fails. What the driver does of
+ * its own accord, here and in l5_rdma_destroy(), takes as long as it takes.
+ *
+ * Context: may sleep, for L5_DRAIN_WAIT.
  */
 void l5_rdma_drain(struct l5_rdma *rd)
 {
+	unsigned long left = L5_DRAIN_WAIT;
+	int n;
+
 	if (!rd->id || !rd->id->qp)
 		return;
 	rdma_disconnect(rd->id);
-	ib_drain_qp(rd->id->qp);
+	for (n = l5_rdma_drain_post(rd); n && left; n--)
+		left = wait_for_completion_timeout(&rd->drained, left);
 }
 
 /**

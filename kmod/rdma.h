@@ -3,11 +3,11 @@
  * AF_L5 between hosts: the objects of RDMA, who owns them, which lock guards
  * what. In the order of a connection's life: rdma_dev.c knows the devices,
  * knock.c listens, door.c asks and answers, guard.c says which connections are
- * left alone, seal.c says what both show of their secret, memo.c remembers the
- * answers, qp.c makes what a connection takes of the device, move.c takes the
- * bytes from TCP to the rings, rdma.c keeps the rings of both hosts alike, by
- * the work requests of post.c, poller.c sends for processes that do not want
- * to call.
+ * left alone, seal.c says what both show of their secret, order.c how records
+ * may be published, memo.c remembers the answers, qp.c makes what a connection
+ * takes of the device, move.c takes the bytes from TCP to the rings, rdma.c
+ * keeps the rings of both hosts alike, by the work requests of post.c, poller.c
+ * sends for processes that do not want to call.
  *
  * Objects
  *
@@ -77,6 +77,7 @@
 #define L5_DO_END	5
 #define L5_DO_POLL	6
 #define L5_DO_UNREAD	7
+#define L5_DO_HEARD	8
 
 /* Work requests that may be outstanding, those kept for messages, receives. */
 #define L5_SQ		64
@@ -98,6 +99,8 @@
 #define L5_STUCK	(15 * HZ)
 /* After that no question comes for an accepted socket any more. */
 #define L5_HOPE		(30 * HZ)
+/* And so long it is given to flush them all, before it loses the queue pair. */
+#define L5_DRAIN_WAIT	(5 * HZ)
 /* How often an end looks after a peer that it waits for. */
 #define L5_TICK		(2 * HZ)
 
@@ -106,14 +109,14 @@
 #define L5_IOVA_MAILBOX	0x200000000ULL
 
 #define L5_MAGIC	0x4c355244	/* "L5RD" */
-#define L5_VERSION	3
+#define L5_VERSION	4
 #define L5_ENDIAN	0x0102
 
 /**
  * struct l5_hello - private data of a question and its answer, 56 bytes
  * @magic: L5_MAGIC, big endian
  * @version: L5_VERSION
- * @notify: L5_NOTIFY_* of who sends this
+ * @notify: L5_NOTIFY_* that who sends this would like to publish by
  * @endian: L5_ENDIAN, in its byte order, like all that follows
  * @token: l5_token() of the secret
  * @tx_size: of the ring it writes
@@ -123,6 +126,7 @@
  * @mailbox_rkey: of the mailbox with the byte to be set, 0 if there is none
  * @mailbox_slot: which byte of it
  * @features: what the sender understands, none is defined yet
+ * @safe: ways that may be used towards who sends this, see order.c
  * @reserved: 0
  * @seal: see seal.c
  */
@@ -139,7 +143,8 @@ struct l5_hello {
 	u32 mailbox_rkey;
 	u32 mailbox_slot;
 	u32 features;
-	u32 reserved;
+	u8 safe;
+	u8 reserved[3];
 	u64 seal;
 };
 
@@ -247,8 +252,12 @@ struct l5_region {
  * @box: this end's byte in the mailbox
  * @mailbox: where that is, or NULL
  * @slot_no: its number there
+ * @box_over: the device does not know it any more
  * @inline_max: bytes that go along in a work request
- * @notify: how this end publishes, L5_NOTIFY_*
+ * @notify: how this end publishes, L5_NOTIFY_*; until the peer's hello is
+ *	known how it would like to
+ * @safe: ways that it has stated to be safe, bits by L5_NOTIFY_*
+ * @peer_notify: how the peer publishes
  * @msgs: memory of messages and header words: those to be sent, by slot
  * @msgs_dma: its address
  * @bufs: memory of receives
@@ -258,6 +267,8 @@ struct l5_region {
  * @slots: outstanding work requests by number
  * @recvs: posted receives
  * @reg_cqe: completion of a registration
+ * @drain_cqe: of the last request in each queue; here, since it may come late
+ * @drained: they are complete
  * @posted: number of the next work request
  * @done: up to this they are complete
  * @signaled: number after the last that will report
@@ -318,8 +329,11 @@ struct l5_rdma {
 	struct l5_region box;
 	struct l5_mailbox *mailbox;
 	int slot_no;
+	bool box_over;
 	u32 inline_max;
 	u8 notify;
+	u8 safe;
+	u8 peer_notify;
 	void *msgs;
 	u64 msgs_dma;
 	void *bufs;
@@ -329,6 +343,8 @@ struct l5_rdma {
 	struct l5_slot slots[L5_SQ];
 	struct ib_cqe recvs[L5_RQ];
 	struct ib_cqe reg_cqe;
+	struct ib_cqe drain_cqe;
+	struct completion drained;
 	u32 posted;
 	u32 done;
 	u32 signaled;
@@ -359,6 +375,12 @@ static inline bool l5_rd(const struct l5_rdma *rd, int flag)
 	return test_bit(flag, &rd->flags);
 }
 
+/* Devices whose packets are made by a CPU of this host */
+static inline bool l5_rdma_software(const struct ib_device *dev)
+{
+	return dev->ops.driver_id == RDMA_DRIVER_RXE;
+}
+
 /* post.c */
 void l5_rdma_dead(struct l5_rdma *rd, int err);
 void l5_rdma_wc_error(struct l5_rdma *rd, const struct ib_wc *wc);
@@ -375,6 +397,7 @@ void l5_rdma_probe(struct l5_rdma *rd);
 void l5_rdma_push_locked(struct l5_rdma *rd);
 bool l5_rdma_flushed(const struct l5_rdma *rd);
 int l5_rdma_post_recv(struct l5_rdma *rd, u32 i);
+void l5_rdma_heard(struct l5_rdma *rd);
 
 /* qp.c */
 struct l5_rdma *l5_rdma_alloc(struct l5_net *ln, gfp_t gfp);
@@ -399,6 +422,12 @@ bool l5_seal_good(const struct l5_rdma *rd, const struct l5_hello *hello,
 u8 l5_guard(const struct sock *sk);
 u8 l5_guard_again(struct sock *sk);
 u8 l5_guard_way(const struct rdma_cm_id *id);
+
+/* order.c */
+u8 l5_order_safe(const struct l5_rdma *rd);
+u8 l5_order_way(u8 wish, u8 safe);
+bool l5_order_valid(const struct l5_hello *hello);
+void l5_order_agree(struct l5_rdma *rd);
 
 /* memo.c */
 u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to);
@@ -455,11 +484,13 @@ void l5_move_unread(struct l5_rdma *rd);
 void l5_move_hope_ends(struct l5_rdma *rd);
 void l5_move_tick(struct l5_rdma *rd);
 void l5_move_over(struct l5_rdma *rd);
+void l5_move_unused(struct l5_rdma *rd);
 void l5_move_wake(struct l5_rdma *rd);
 
 /* mailbox.c */
 void l5_mailbox_get_slot(struct l5_rdma *rd);
 void l5_mailbox_put_slot(struct l5_rdma *rd);
+void l5_mailbox_leave(struct l5_rdma *rd);
 struct page *l5_mailbox_page(struct l5_mailbox *box);
 void l5_mailbox_set(struct l5_rdma *rd);
 struct l5_mailbox *l5_mailbox_get(struct l5_sock *listener);

@@ -3,7 +3,7 @@
 import json
 import time
 
-from machine import SLOW, Failed, Running, collector
+from machine import HERE, SLOW, Failed, Running, collector
 
 CASES = []
 case = collector(CASES)
@@ -418,6 +418,47 @@ def unload(t):
         t.b.sh('modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0')
         time.sleep(1)
         moves(t, 'with a new rdma_rxe')
+
+
+@case(240)
+def stands(t):
+    """A device that neither does nor fails what it was told."""
+    for m in (t.a, t.b):
+        o = t.other(m)
+        s, port = t.listen(o, ['accept', MOVED, 'pong=5,64', 'say=moved',
+                               'drain'])
+        c = m.step(f'connect={o.at(port)}', MOVED, 'ping=5,64', 'say=moved',
+                   'hold', 'put=5000', 'close')
+        for p in (s, c):
+            p.line('moved')
+        m.sh(f'insmod {HERE}/build/still-$(uname -r)/still.ko')
+        try:
+            c.tell()
+            c.finish(timeout=SOON)
+            t.check(c.code == 0, f'{m.name}: close() comes back', repr(c),
+                    'it hangs')
+            try:
+                # as long as what was sent may take to be acknowledged
+                t.wait(lambda m=m: m.stat()['rdma_now'] == 0, 'its end',
+                       30 + SOON)
+            except Failed:
+                pass
+            good = t.check(m.stat()['rdma_now'] == 0,
+                           f'{m.name}: its queue pair is given back', m.stat(),
+                           'it hangs')
+            if good:
+                r = m.do.shell('rmmod af_l5', timeout=SOON)
+                t.check(r['code'] == 0, f'{m.name}: rmmod', r, 'it hangs')
+        finally:
+            m.sh('rmmod still')
+        s.finish(timeout=SOON)
+        t.check(s.code == 0 and s.json('drain').get('rx_end') != 'eof',
+                f'{o.name}: hears that bytes are lost', repr(s))
+        if good:
+            m.sh('insmod /run/lab/job/af_l5.ko')
+            for k, v in (('rdma_ms', 20000), ('match_ms', 5000)):
+                m.sysctl(k, v)
+            moves(t, f'{m.name}: afterwards', m)
 
 
 @case(150, last=True)

@@ -458,6 +458,8 @@ def notify(t):
                     m.sysctl('rdma_poll', poll)
                     m.sysctl('rdma_chain', chain)
                     m.sysctl('rdma_notify', n)
+                    # which includes what no device is known to be safe for
+                    m.sysctl('rdma_safe', 15)
                 # who is sent records of one WRITE cannot map them
                 run(f'notify {n}, chain {chain}, poll {poll}',
                     not chain and n != 1)
@@ -467,6 +469,108 @@ def notify(t):
         t.a.sysctl('rdma_notify', na)
         t.b.sysctl('rdma_notify', nb)
         run(f'notify {na} and {nb}')
+
+
+TWO, ONE, IMM, SEND, AUTO = range(5)
+
+
+@case(200)
+def order(t):
+    """Each end publishes as the other has stated to be safe."""
+    # what the sender would like, net.l5.rdma_safe of the receiver, what is used
+    for wish, safe, used in ((TWO, 0, TWO), (TWO, 12, IMM), (ONE, 0, IMM),
+                             (ONE, 13, IMM), (ONE, 2, ONE), (SEND, 4, IMM),
+                             (SEND, 0, SEND), (AUTO, 0, IMM)):
+        for m in (t.a, t.b):
+            o = t.other(m)
+            m.sysctl('rdma_notify', wish)
+            m.sysctl('rdma_safe', 0)
+            o.sysctl('rdma_safe', safe)
+            # who receives and asked takes bytes by SEND only if it sends them
+            o.sysctl('rdma_notify', wish if o is t.b else IMM)
+            s, c = t.talk(t.a, ['accept', MOVED, 'pong=8,3000', 'both=100k',
+                                'info'],
+                          [MOVED, 'ping=8,3000', 'both=100k', 'info'])
+            name = f'{m.name} would {wish}, safe {safe}'
+            t.exact(name, s, c)
+            got = (s if m is t.a else c).info().get('notify')
+            t.check(got == used, f'{name}: by {used}', (got, s, c))
+    t.a.sysctl('rdma_notify', SEND)
+    t.b.sysctl('rdma_notify', IMM)
+    s, c = t.talk(t.a, ['accept', MOVED, 'both=100k', 'info'],
+                  [MOVED, 'both=100k', 'info'])
+    t.exact('no room for a SEND', s, c)
+    t.check(s.info().get('notify') == IMM, 'no room for a SEND: none', s)
+
+
+# A message of the connection manager's that says the answer has come, RTU; and
+# what belongs to any other queue pair.
+RTU = '@th,104,24 1 @th,352,16 0x14'
+DATA = '@th,104,24 != 1'
+
+
+def drop(m, what):
+    """Nothing of the kind comes to the machine by RDMA, until passes()."""
+    m.sh('nft add table ip l5_drop && nft add chain ip l5_drop in '
+         '"{ type filter hook input priority 0; }" && nft add rule ip l5_drop '
+         f'in udp dport 4791 {what} counter drop')
+
+
+def passes(m):
+    """How many did not come?"""
+    out = m.sh('nft list table ip l5_drop; nft delete table ip l5_drop')['out']
+    return int(out.partition('counter packets ')[2].split()[0])
+
+
+@case(90)
+def early(t):
+    """The server hears the client before, and never, that it has the answer."""
+    for m in (t.a, t.b):
+        drop(m, RTU)
+        try:
+            s, c = t.talk(m, ['accept', MOVED, 'both=100k', 'info'],
+                          [MOVED, 'both=100k', 'info'])
+        finally:
+            lost = passes(m)
+        t.exact(f'server {m.name}', s, c)
+        t.check(lost, f'server {m.name}: the word was lost', lost)
+
+
+@case(120)
+def unused(t):
+    """RDMA that fails when both have made their rings leaves nothing."""
+    for m in (t.a, t.b):
+        m.sysctl('rdma_memo_s', 0)
+        drop(m, DATA)
+    try:
+        s, port = t.listen(t.a, ['accept', 'settled=40000', 'say=settled',
+                                 'hold', 'both=100k', 'info'])
+        # it calls nothing that would look whether there is something to free
+        c = t.b.step(f'start={t.a.at(port)}', 'settled=40000', 'say=settled',
+                     'hold', 'both=100k', 'info')
+        for p in (s, c):
+            p.line('settled')
+        lost = [passes(m) for m in (t.a, t.b)]
+    except Exception:
+        for m in (t.a, t.b):
+            m.sh('nft delete table ip l5_drop', check=False)
+        raise
+    t.check(all(lost), 'what was said is lost', lost)
+
+    def nothing(m):
+        now = m.stat()
+        return not any(now[k] for k in ('rdma_now', 'rings_kb', 'reserved_kb'))
+    for m in (t.a, t.b):
+        try:
+            t.wait(lambda m=m: nothing(m), 'nothing', 20 * SLOW)
+        except Failed:
+            pass
+        t.check(nothing(m), f'{m.name}: all is given back', m.stat())
+    for p in (s, c):
+        p.tell()
+        p.finish()
+    t.exact('bytes', s, c, moved=False)
+    t.check(c.info().get('reason') == 'rdma', 'reason', c.info())
 
 
 @case(120)
