@@ -461,15 +461,37 @@ static struct net *l5_door_net(struct l5_rdma *rd)
 	return net;
 }
 
+/* What came of a question is known: none, or why its socket stays on TCP. */
+static void l5_door_remember(struct l5_rdma *rd, u8 why)
+{
+	struct net *net = l5_door_net(rd);
+
+	if (!net)
+		return;
+	if (why)
+		l5_memo_keep(rd, net, why);
+	else
+		l5_memo_drop(rd, net);
+	put_net(net);
+}
+
 static void l5_door_resolve(struct l5_rdma *rd)
 {
 	unsigned int ms = READ_ONCE(rd->ln->rdma_ms);
 	struct net *net = l5_door_net(rd);
 	struct rdma_cm_id *id;
+	u8 why;
 
 	/* closed already */
 	if (!net)
 		return;
+	/* others may have had their answer while this one waited */
+	why = l5_memo_look(net, &rd->dst);
+	if (why) {
+		put_net(net);
+		l5_door_fail(rd, why);
+		return;
+	}
 	/* a burst is asked one after the other, each with its own time */
 	if (atomic_inc_return(&l5_door_asking) > L5_DOOR_ASKING) {
 		atomic_dec(&l5_door_asking);
@@ -725,6 +747,7 @@ static int l5_door_up(struct l5_rdma *rd)
 	if (l5_rd(rd, L5_RD_DEAD))
 		return 0;
 	if (!rd->server) {
+		l5_door_remember(rd, L5_REASON_NONE);
 		if (h->tx_size > max || h->rx_size > max)
 			return -EPROTO;
 		err = l5_rdma_rings(rd, h->rx_size, h->tx_size);
@@ -765,8 +788,6 @@ static bool l5_door_lingers(struct l5_rdma *rd)
 
 static void l5_door_end(struct l5_rdma *rd)
 {
-	struct net *net;
-
 	rd->ended = true;
 	l5_rdma_forget(rd);
 	l5_door_leave(rd);
@@ -781,12 +802,10 @@ static void l5_door_end(struct l5_rdma *rd)
 	if (rd->stuck)
 		l5_move_over(rd);
 	l5_rdma_drain(rd);
-	net = l5_door_net(rd);
-	if (net && !rd->server && !l5_rd(rd, L5_RD_PEER) &&
+	/* anything else says nothing of the destination */
+	if (rd->id && !rd->server && !l5_rd(rd, L5_RD_PEER) &&
 	    (rd->bye == L5_REASON_REFUSED || rd->bye == L5_REASON_SILENT))
-		l5_memo_keep(rd, net, rd->bye);
-	if (net)
-		put_net(net);
+		l5_door_remember(rd, rd->bye);
 	l5_move_over(rd);
 	if (rd->id) {
 		l5_rdma_destroy(rd);

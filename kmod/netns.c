@@ -435,7 +435,7 @@ static int __net_init l5_net_start(struct net *net)
 	ln->ring_max_kb = 4096;
 	ln->match_ms = 200;
 	ln->rdma = 1;
-	ln->rdma_ms = 2000;
+	ln->rdma_ms = 10000;
 	ln->rdma_memo_s = 60;
 	ln->rdma_max = 1024;
 	ln->rdma_poll_idle_ms = 100;

@@ -225,7 +225,7 @@ struct l5_region {
  * @peer_qpn: the peer's
  * @door: where it is asked, as long as it may be
  * @node: in the table of who is looked for
- * @since: jiffies when it was put there
+ * @since: jiffies when it was made: of a client, to ask
  * @work: see the top of this file
  * @todo: L5_DO_*
  * @expire: when the question has taken too long
@@ -395,6 +395,7 @@ bool l5_seal_good(const struct l5_rdma *rd, const struct l5_hello *hello,
 /* memo.c */
 u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to);
 void l5_memo_keep(struct l5_rdma *rd, const struct net *net, u8 reason);
+void l5_memo_drop(const struct l5_rdma *rd, const struct net *net);
 
 /* knock.c */
 int l5_knock_init(void);
