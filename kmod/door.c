@@ -41,6 +41,7 @@
 /* Objects with a cm id; the module stays until there are none. */
 static atomic_t l5_door_ids = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(l5_door_idle);
+static bool l5_door_closing;
 
 static atomic_t l5_door_asking = ATOMIC_INIT(0);
 
@@ -151,12 +152,18 @@ static void l5_door_fail(struct l5_rdma *rd, u8 reason)
 	l5_rdma_dead(rd, ECONNRESET);
 }
 
-/* Of a queue pair that is made, but not connected yet. */
-static void l5_door_timers(struct rdma_cm_id *id)
+/*
+ * Of a queue pair that is made, but not connected yet. A device waits for
+ * 4.096 us << n at least until it sends a packet again.
+ */
+static void l5_door_timers(struct l5_rdma *rd)
 {
-	rdma_set_ack_timeout(id, L5_ACK_TIMEOUT);
+	u64 ns = jiffies_to_nsecs(rd->timeout);
+	unsigned long units = DIV_ROUND_UP_ULL(ns, 4096 * (L5_RETRY + 1));
+
+	rdma_set_ack_timeout(rd->id, order_base_2(units));
 	/* its default is more than half a second */
-	rdma_set_min_rnr_timer(id, L5_RNR_TIMER);
+	rdma_set_min_rnr_timer(rd->id, L5_RNR_TIMER);
 }
 
 static void l5_door_connect(struct l5_rdma *rd)
@@ -165,8 +172,8 @@ static void l5_door_connect(struct l5_rdma *rd)
 	struct rdma_conn_param param = {
 		.private_data = &hello,
 		.private_data_len = sizeof(hello),
-		.retry_count = 6,	/* 7 is for ever on some devices */
-		.rnr_retry_count = 7,
+		.retry_count = L5_RETRY,
+		.rnr_retry_count = L5_RNR_RETRY,
 	};
 	u32 max;
 	int err;
@@ -181,7 +188,7 @@ static void l5_door_connect(struct l5_rdma *rd)
 		hello.tx_size = min(max, l5_conn_wish(rd->conn, true));
 		hello.rx_size = min(max, l5_conn_wish(rd->conn, false));
 		l5_seal_make(rd, &hello);
-		l5_door_timers(rd->id);
+		l5_door_timers(rd);
 		err = rdma_connect_locked(rd->id, &param);
 	}
 	if (err)
@@ -692,7 +699,7 @@ static int l5_door_accept(struct l5_rdma *rd)
 	struct rdma_conn_param param = {
 		.private_data = &hello,
 		.private_data_len = sizeof(hello),
-		.rnr_retry_count = 7,
+		.rnr_retry_count = L5_RNR_RETRY,
 	};
 	struct l5_conn *conn;
 	u32 client, server;
@@ -720,7 +727,7 @@ static int l5_door_accept(struct l5_rdma *rd)
 	hello.tx_size = server;
 	hello.rx_size = client;
 	l5_seal_make(rd, &hello);
-	l5_door_timers(rd->id);
+	l5_door_timers(rd);
 	/* with the memory of an answer that does not come */
 	l5_door_expire(rd, L5_DOOR_PATIENCE);
 	rdma_lock_handler(rd->id);
@@ -772,15 +779,25 @@ static void l5_door_quiet(struct l5_rdma *rd)
 	rdma_unlock_handler(rd->id);
 }
 
-/* What a closed socket was told to send is sent before its end. */
+/*
+ * What a closed socket was told to send is sent before its end, unless nobody
+ * is there any more that reads it: then it may be that nobody acknowledges it,
+ * either.
+ */
 static bool l5_door_lingers(struct l5_rdma *rd)
 {
+	unsigned long patience;
+
 	if (!l5_rd(rd, L5_RD_UP) || !l5_rd(rd, L5_RD_CLOSE) ||
-	    l5_rdma_flushed(rd))
+	    l5_rd(rd, L5_RD_PEER_CLOSED) || l5_rdma_flushed(rd))
 		return false;
 	if (!rd->close_at)
 		rd->close_at = jiffies;
-	if (time_after(jiffies, rd->close_at + L5_LINGER))
+	/* who unloads the module does not wait for more than that */
+	patience = L5_LINGER;
+	if (!READ_ONCE(l5_door_closing))
+		patience = max(patience, rd->timeout);
+	if (time_after(jiffies, rd->close_at + patience))
 		return false;
 	l5_door_expire(rd, L5_TICK);
 	return true;
@@ -889,5 +906,6 @@ int __init l5_door_init(void)
 void l5_door_exit(void)
 {
 	l5_knock_exit();
+	WRITE_ONCE(l5_door_closing, true);
 	wait_event(l5_door_idle, !atomic_read(&l5_door_ids));
 }

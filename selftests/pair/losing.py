@@ -7,7 +7,7 @@ that it cannot send.
 import re
 import time
 
-from failing import moves
+from failing import flood, moves, over
 from machine import WAIT, collector
 
 CASES = []
@@ -115,7 +115,7 @@ def hand_overs(t, name, n, until=None):
             c.info())
 
 
-@case(200)
+@case(300)
 def packets(t):
     """A message of each connection manager lost, or all doubled, or late."""
     for m in (t.a, t.b):
@@ -224,3 +224,36 @@ def backs_off(t):
         m.sysctl('rdma_ms', 30000)
     until_moved(t, 'one moves when it is back', port)
     moves(t, 'and others')
+
+
+# All between the two but what the tests have to say to each other.
+ALL = (ROCE, 'tcp dport 7000-9999', 'tcp sport 7000-9999')
+
+
+@case(150)
+def outage(t):
+    """What TCP survives RDMA does; how long is said by net.l5.rdma_timeout_ms."""
+    for m in (t.a, t.b):
+        m.sysctl('rdma_timeout_ms', 30000)
+    s, c = flood(t, t.b, way='lib')
+    with Loss([t.a, t.b], *ALL) as loss:
+        # more than an adapter is used to
+        time.sleep(10)
+        t.check(loss.dropped(), 'it was', loss.dropped())
+    for p in (s, c):
+        p.tell()
+    ends = over(t, 'with a long limit', s, c)
+    # That of Linux 6.12 does not always send again what was lost for long.
+    if t.a.sh('uname -r')['out'].startswith('6.1.'):
+        t.check(all(e and e['rx_end'] == 'eof' and e['tx_end'] == 'shut'
+                    for e in ends), 'with a long limit: survived', ends)
+    else:
+        t.skip('with a long limit: survived', 'rxe')
+    for m in (t.a, t.b):
+        m.sysctl('rdma_timeout_ms', 1000)
+    s, c = flood(t, t.b)
+    with Loss([t.a, t.b], ROCE):
+        ends = over(t, 'with a short limit', s, c)
+        t.check(all(e and e['rx_end'] != 'eof' for e in ends),
+                'with a short limit: both know that it failed', ends)
+    moves(t, 'afterwards')
