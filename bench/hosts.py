@@ -30,7 +30,7 @@ CHUNK = 65536
 PATIENCE = 20       # seconds until something is given up
 # How net.l5 is if a figure does not want something else.
 SETTINGS = {"rdma_poll": 0, "rdma_notify": 4, "rdma_safe": 0, "rdma_chain": 0,
-            "rdma_memo_s": 60, "rdma_ms": 2000}
+            "rdma_memo_s": 60, "rdma_ms": 10000}
 
 CAUTION = """\
 SOFTWARE RDMA: rxe makes each packet, and its checksum, on the CPUs of these

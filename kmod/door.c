@@ -40,6 +40,7 @@
 /* Objects with a cm id; the module stays until there are none. */
 static atomic_t l5_door_ids = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(l5_door_idle);
+static bool l5_door_closing;
 
 static atomic_t l5_door_asking = ATOMIC_INIT(0);
 
@@ -150,12 +151,18 @@ static void l5_door_fail(struct l5_rdma *rd, u8 reason)
 	l5_rdma_dead(rd, ECONNRESET);
 }
 
-/* Of a queue pair that is made, but not connected yet. */
-static void l5_door_timers(struct rdma_cm_id *id)
+/*
+ * Of a queue pair that is made, but not connected yet. A device waits for
+ * 4.096 us << n at least until it sends a packet again.
+ */
+static void l5_door_timers(struct l5_rdma *rd)
 {
-	rdma_set_ack_timeout(id, L5_ACK_TIMEOUT);
+	u64 ns = jiffies_to_nsecs(rd->timeout);
+	unsigned long units = DIV_ROUND_UP_ULL(ns, 4096 * (L5_RETRY + 1));
+
+	rdma_set_ack_timeout(rd->id, order_base_2(units));
 	/* its default is more than half a second */
-	rdma_set_min_rnr_timer(id, L5_RNR_TIMER);
+	rdma_set_min_rnr_timer(rd->id, L5_RNR_TIMER);
 }
 
 static void l5_door_connect(struct l5_rdma *rd)
@@ -164,8 +171,8 @@ static void l5_door_connect(struct l5_rdma *rd)
 	struct rdma_conn_param param = {
 		.private_data = &hello,
 		.private_data_len = sizeof(hello),
-		.retry_count = 6,	/* 7 is for ever on some devices */
-		.rnr_retry_count = 7,
+		.retry_count = L5_RETRY,
+		.rnr_retry_count = L5_RNR_RETRY,
 	};
 	u32 max;
 	int err;
@@ -180,7 +187,7 @@ static void l5_door_connect(struct l5_rdma *rd)
 		hello.tx_size = min(max, l5_conn_wish(rd->conn, true));
 		hello.rx_size = min(max, l5_conn_wish(rd->conn, false));
 		l5_seal_make(rd, &hello);
-		l5_door_timers(rd->id);
+		l5_door_timers(rd);
 		err = rdma_connect_locked(rd->id, &param);
 	}
 	if (err)
@@ -421,15 +428,37 @@ static struct net *l5_door_net(struct l5_rdma *rd)
 	return net;
 }
 
+/* What came of a question is known: none, or why its socket stays on TCP. */
+static void l5_door_remember(struct l5_rdma *rd, u8 why)
+{
+	struct net *net = l5_door_net(rd);
+
+	if (!net)
+		return;
+	if (why)
+		l5_memo_keep(rd, net, why);
+	else
+		l5_memo_drop(rd, net);
+	put_net(net);
+}
+
 static void l5_door_resolve(struct l5_rdma *rd)
 {
 	unsigned int ms = READ_ONCE(rd->ln->rdma_ms);
 	struct net *net = l5_door_net(rd);
 	struct rdma_cm_id *id;
+	u8 why;
 
 	/* closed already */
 	if (!net)
 		return;
+	/* others may have had their answer while this one waited */
+	why = l5_memo_look(net, &rd->dst);
+	if (why) {
+		put_net(net);
+		l5_door_fail(rd, why);
+		return;
+	}
 	/* a burst is asked one after the other, each with its own time */
 	if (atomic_inc_return(&l5_door_asking) > L5_DOOR_ASKING) {
 		atomic_dec(&l5_door_asking);
@@ -637,7 +666,7 @@ static int l5_door_accept(struct l5_rdma *rd)
 	struct rdma_conn_param param = {
 		.private_data = &hello,
 		.private_data_len = sizeof(hello),
-		.rnr_retry_count = 7,
+		.rnr_retry_count = L5_RNR_RETRY,
 	};
 	struct l5_conn *conn;
 	u32 client, server;
@@ -665,7 +694,7 @@ static int l5_door_accept(struct l5_rdma *rd)
 	hello.tx_size = server;
 	hello.rx_size = client;
 	l5_seal_make(rd, &hello);
-	l5_door_timers(rd->id);
+	l5_door_timers(rd);
 	/* with the memory of an answer that does not come */
 	l5_door_expire(rd, L5_DOOR_PATIENCE);
 	rdma_lock_handler(rd->id);
@@ -713,6 +742,7 @@ static int l5_door_up(struct l5_rdma *rd)
 	if (l5_rd(rd, L5_RD_DEAD) || l5_door_guarded(rd))
 		return 0;
 	if (!rd->server) {
+		l5_door_remember(rd, L5_REASON_NONE);
 		if (h->tx_size > max || h->rx_size > max)
 			return -EPROTO;
 		err = l5_rdma_rings(rd, h->rx_size, h->tx_size);
@@ -737,15 +767,25 @@ static void l5_door_quiet(struct l5_rdma *rd)
 	rdma_unlock_handler(rd->id);
 }
 
-/* What a closed socket was told to send is sent before its end. */
+/*
+ * What a closed socket was told to send is sent before its end, unless nobody
+ * is there any more that reads it: then it may be that nobody acknowledges it,
+ * either.
+ */
 static bool l5_door_lingers(struct l5_rdma *rd)
 {
+	unsigned long patience;
+
 	if (!l5_rd(rd, L5_RD_UP) || !l5_rd(rd, L5_RD_CLOSE) ||
-	    l5_rdma_flushed(rd))
+	    l5_rd(rd, L5_RD_PEER_CLOSED) || l5_rdma_flushed(rd))
 		return false;
 	if (!rd->close_at)
 		rd->close_at = jiffies;
-	if (time_after(jiffies, rd->close_at + L5_LINGER))
+	/* who unloads the module does not wait for more than that */
+	patience = L5_LINGER;
+	if (!READ_ONCE(l5_door_closing))
+		patience = max(patience, rd->timeout);
+	if (time_after(jiffies, rd->close_at + patience))
 		return false;
 	l5_door_expire(rd, L5_TICK);
 	return true;
@@ -753,8 +793,6 @@ static bool l5_door_lingers(struct l5_rdma *rd)
 
 static void l5_door_end(struct l5_rdma *rd)
 {
-	struct net *net;
-
 	rd->ended = true;
 	l5_rdma_forget(rd);
 	l5_door_leave(rd);
@@ -769,12 +807,10 @@ static void l5_door_end(struct l5_rdma *rd)
 	if (rd->stuck)
 		l5_move_over(rd);
 	l5_rdma_drain(rd);
-	net = l5_door_net(rd);
-	if (net && !rd->server && !l5_rd(rd, L5_RD_PEER) &&
+	/* anything else says nothing of the destination */
+	if (rd->id && !rd->server && !l5_rd(rd, L5_RD_PEER) &&
 	    (rd->bye == L5_REASON_REFUSED || rd->bye == L5_REASON_SILENT))
-		l5_memo_keep(rd, net, rd->bye);
-	if (net)
-		put_net(net);
+		l5_door_remember(rd, rd->bye);
 	l5_move_over(rd);
 	if (rd->id) {
 		l5_rdma_destroy(rd);
@@ -864,5 +900,6 @@ int __init l5_door_init(void)
 void l5_door_exit(void)
 {
 	l5_knock_exit();
+	WRITE_ONCE(l5_door_closing, true);
 	wait_event(l5_door_idle, !atomic_read(&l5_door_ids));
 }

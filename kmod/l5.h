@@ -783,7 +783,9 @@ struct l5_stats {
  * @match_ms: net.l5.match_ms: how long to wait for a server known to be AF_L5
  * @rdma: net.l5.rdma: whether to ask and to answer for RDMA
  * @rdma_ms: net.l5.rdma_ms: how long a question may take
- * @rdma_memo_s: net.l5.rdma_memo_s: how long its answer is remembered
+ * @rdma_timeout_ms: net.l5.rdma_timeout_ms: for so long a queue pair sends
+ *	again what nobody acknowledges
+ * @rdma_memo_s: net.l5.rdma_memo_s: how long its answer is remembered at most
  * @rdma_max: net.l5.rdma_max: queue pairs at a time
  * @rdma_poll: net.l5.rdma_poll: whether a thread sends what is published
  * @rdma_poll_idle_ms: net.l5.rdma_poll_idle_ms: how long it looks for more
@@ -811,6 +813,7 @@ struct l5_net {
 	unsigned int match_ms;
 	unsigned int rdma;
 	unsigned int rdma_ms;
+	unsigned int rdma_timeout_ms;
 	unsigned int rdma_memo_s;
 	unsigned int rdma_max;
 	unsigned int rdma_poll;

@@ -36,8 +36,13 @@
 
 #include "rdma.h"
 
-/* A FIN waits so long for the peer's answer to a cut: a hostile host's. */
+/*
+ * A FIN waits so long for the peer's answer to a cut: a hostile host's. That is
+ * to be longer than a lost packet takes, and nobody is to wait in close() for
+ * minutes.
+ */
 #define L5_CLOSE_WAIT	(5 * HZ)
+#define L5_CLOSE_WAIT_MAX (15 * HZ)
 /* And the connection itself does. */
 #define L5_ACK_WAIT	(20 * HZ)
 /* And for so long may records be behind the FIN. */
@@ -375,6 +380,22 @@ static struct l5_sock *l5_move_socket(struct l5_rdma *rd)
 	return l5;
 }
 
+/*
+ * Is the question for room to be asked again? If the device has sent the last
+ * one, yes: the peer may be gone. If not, too: what comes after something that
+ * was lost has the peer's device ask for that, and some forget to send it again
+ * by themselves (rxe, after it could not send). But less and less, and other
+ * messages must find a place in the queue, since the network may be away for
+ * long.
+ */
+static bool l5_move_asks_again(const struct l5_rdma *rd)
+{
+	if ((s32)(rd->done - rd->probe_no) >= 0)
+		return true;
+	return is_power_of_2((jiffies - rd->probe_at) / L5_TICK) &&
+	       rd->posted - rd->done < L5_SQ - L5_SQ_OTHERS;
+}
+
 /**
  * l5_move_tick() - does the peer leave this end waiting for too long?
  * @rd: of this end, whose queue pair is up
@@ -392,7 +413,8 @@ void l5_move_tick(struct l5_rdma *rd)
 	spin_lock_bh(&rd->lock);
 	if (l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_ACKED) &&
 	    !l5_rd(rd, L5_RD_PEER_CLOSED)) {
-		late = time_after(jiffies, rd->cut_at + L5_ACK_WAIT);
+		late = time_after(jiffies, rd->cut_at +
+				  l5_rdma_patience(rd, L5_ACK_WAIT));
 		more = true;
 	}
 	bsk = rd->l5 ? rd->l5->boot->sk : NULL;
@@ -403,15 +425,18 @@ void l5_move_tick(struct l5_rdma *rd)
 	if (fin && l5_rd(rd, L5_RD_RX_CUT) && !l5_rd(rd, L5_RD_PEER_FIN)) {
 		if (!rd->fin_at)
 			rd->fin_at = jiffies ?: 1;
-		late |= time_after(jiffies, rd->fin_at + L5_FIN_WAIT);
+		late |= time_after(jiffies, rd->fin_at +
+				   l5_rdma_patience(rd, L5_FIN_WAIT));
 		more = true;
 	}
 	if ((s32)(rd->done - rd->probe_no) < 0 &&
-	    time_after(jiffies, rd->probe_at + L5_STUCK)) {
+	    time_after(jiffies, rd->probe_at + rd->timeout + L5_STUCK)) {
 		rd->stuck = true;
 		late = true;
 	} else if (l5_rd(rd, L5_RD_ROOM)) {
-		l5_rdma_probe(rd);
+		if (l5_move_asks_again(rd))
+			l5_rdma_probe(rd);
+		more = true;
 	}
 	spin_unlock_bh(&rd->lock);
 	if (late)
@@ -726,18 +751,21 @@ int l5_move_stop(struct l5_sock *l5, enum l5_reason why)
  * If it never will, no FIN may tell it that the stream ends where TCP does: a
  * reset does then.
  *
- * Context: may sleep, for as long as an answer takes, or L5_CLOSE_WAIT.
+ * Context: may sleep, for as long as an answer takes, or L5_CLOSE_WAIT_MAX.
  */
 void l5_move_wait_acked(struct l5_sock *l5)
 {
 	struct l5_rdma *rd = l5->rd;
+	unsigned long patience;
 
 	/* not for a socket that was used again, see l5_rdma_abandon() */
 	if (!rd || !l5_rd(rd, L5_RD_CUT) || !l5_rd(rd, L5_RD_OPEN))
 		return;
+	patience = clamp_t(unsigned long, rd->timeout / 2, L5_CLOSE_WAIT,
+			   L5_CLOSE_WAIT_MAX);
 	wait_event_timeout(rd->wait, l5_rd(rd, L5_RD_ACKED) ||
 			   l5_rd(rd, L5_RD_PEER_CLOSED) ||
-			   l5_rd(rd, L5_RD_OVER), L5_CLOSE_WAIT);
+			   l5_rd(rd, L5_RD_OVER), patience);
 	if (!l5_rd(rd, L5_RD_ACKED) && !l5_rd(rd, L5_RD_PEER_CLOSED))
 		tcp_abort(l5->boot->sk, ECONNRESET);
 }

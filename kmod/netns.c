@@ -32,6 +32,9 @@ static unsigned int l5_ring_kb_max = L5_RING_MAX >> 10;
 static unsigned int l5_spin_max = L5_SPIN_US_MAX;
 static unsigned int l5_match_max = 10000;
 static unsigned int l5_rdma_ms_max = 60000;
+/* TCP gives up after some fifteen minutes, too */
+static unsigned int l5_timeout_min = 1000;
+static unsigned int l5_timeout_max = 900000;
 static unsigned int l5_memo_max = 86400;
 static unsigned int l5_rdma_max_max = 1000000;
 static unsigned int l5_notify_max = L5_NOTIFY_AUTO;
@@ -46,6 +49,7 @@ enum {
 	L5_CTL_MATCH_MS,
 	L5_CTL_RDMA,
 	L5_CTL_RDMA_MS,
+	L5_CTL_RDMA_TIMEOUT_MS,
 	L5_CTL_RDMA_MEMO_S,
 	L5_CTL_RDMA_MAX,
 	L5_CTL_RDMA_POLL,
@@ -133,6 +137,14 @@ static const struct ctl_table l5_sysctls[] = {
 		.extra1		= SYSCTL_ZERO,
 		.extra2		= &l5_rdma_ms_max,
 	},
+	[L5_CTL_RDMA_TIMEOUT_MS] = {
+		.procname	= "rdma_timeout_ms",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= &l5_timeout_min,
+		.extra2		= &l5_timeout_max,
+	},
 	[L5_CTL_RDMA_MEMO_S] = {
 		.procname	= "rdma_memo_s",
 		.maxlen		= sizeof(unsigned int),
@@ -219,6 +231,7 @@ static int l5_sysctl_init(struct net *net, struct l5_net *ln)
 		t[L5_CTL_RING_MAX_KB].mode = 0444;
 		t[L5_CTL_MEM_MAX_KB].mode = 0444;
 		t[L5_CTL_MATCH_MS].mode = 0444;
+		t[L5_CTL_RDMA_TIMEOUT_MS].mode = 0444;
 		t[L5_CTL_RDMA_MAX].mode = 0444;
 		t[L5_CTL_RDMA_POLL].mode = 0444;
 	}
@@ -234,6 +247,7 @@ static int l5_sysctl_init(struct net *net, struct l5_net *ln)
 	t[L5_CTL_MATCH_MS].data = &ln->match_ms;
 	t[L5_CTL_RDMA].data = &ln->rdma;
 	t[L5_CTL_RDMA_MS].data = &ln->rdma_ms;
+	t[L5_CTL_RDMA_TIMEOUT_MS].data = &ln->rdma_timeout_ms;
 	t[L5_CTL_RDMA_MEMO_S].data = &ln->rdma_memo_s;
 	t[L5_CTL_RDMA_MAX].data = &ln->rdma_max;
 	t[L5_CTL_RDMA_POLL].data = &ln->rdma_poll;
@@ -446,7 +460,8 @@ static int __net_init l5_net_start(struct net *net)
 	ln->ring_max_kb = 4096;
 	ln->match_ms = 200;
 	ln->rdma = 1;
-	ln->rdma_ms = 2000;
+	ln->rdma_ms = 10000;
+	ln->rdma_timeout_ms = 7000;
 	ln->rdma_memo_s = 60;
 	ln->rdma_max = 1024;
 	ln->rdma_poll_idle_ms = 100;

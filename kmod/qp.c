@@ -69,6 +69,7 @@ struct l5_rdma *l5_rdma_alloc(struct l5_net *ln, gfp_t gfp)
 	init_waitqueue_head(&rd->wait);
 	rd->ln = ln;
 	rd->since = jiffies;
+	rd->timeout = msecs_to_jiffies(READ_ONCE(ln->rdma_timeout_ms));
 	rd->slot_no = -1;
 	rd->notify = READ_ONCE(ln->rdma_notify);
 	for (i = 0; i < L5_SQ; i++) {

@@ -82,6 +82,8 @@
 /* Work requests that may be outstanding, those kept for messages, receives. */
 #define L5_SQ		64
 #define L5_SQ_KEPT	12
+/* And for those that are not questions for room. */
+#define L5_SQ_OTHERS	8
 #define L5_RQ		64
 /* Of those that bring bytes of the ring along. */
 #define L5_RQ_BYTES	32
@@ -90,12 +92,19 @@
 /* Payload that goes along in the work request, if the device can. */
 #define L5_INLINE	96
 
-/* 4.096 us << this until a packet is sent again, eight times */
-#define L5_ACK_TIMEOUT	18
-
+/*
+ * So often a packet is sent again that is not acknowledged; 7 is for ever on
+ * some devices. And one of whose message nothing was to be received: for ever,
+ * as TCP asks a window that is closed.
+ */
+#define L5_RETRY	6
+#define L5_RNR_RETRY	7
 /* 0.64 ms until a message is sent again that found no receive */
 #define L5_RNR_TIMER	12
-/* A device that has neither done nor failed a request by then is stuck. */
+/*
+ * A device that has neither done nor failed a request so long after it should
+ * have failed it is stuck.
+ */
 #define L5_STUCK	(15 * HZ)
 /* After that no question comes for an accepted socket any more. */
 #define L5_HOPE		(30 * HZ)
@@ -233,10 +242,11 @@ struct l5_region {
  * @peer_qpn: the peer's
  * @door: where it is asked, as long as it may be
  * @node: in the table of who is looked for
- * @since: jiffies when it was put there
+ * @since: jiffies when it was made: of a client, to ask
  * @work: see the top of this file
  * @todo: L5_DO_*
  * @expire: when the question has taken too long
+ * @timeout: jiffies, net.l5.rdma_timeout_ms as it was then
  * @src: own address
  * @dst: the peer's
  * @id: of the connection manager
@@ -314,6 +324,7 @@ struct l5_rdma {
 	struct work_struct work;
 	unsigned long todo;
 	struct delayed_work expire;
+	unsigned long timeout;
 	struct sockaddr_storage src;
 	struct sockaddr_storage dst;
 	struct rdma_cm_id *id;
@@ -381,6 +392,22 @@ static inline bool l5_rdma_software(const struct ib_device *dev)
 	return dev->ops.driver_id == RDMA_DRIVER_RXE;
 }
 
+/**
+ * l5_rdma_patience() - how long to wait for what a network in trouble delays
+ * @rd: of this end
+ * @least: jiffies in any case
+ *
+ * The question, or what is waited for, may take as long as the queue pair goes
+ * on, and so may the answer.
+ *
+ * Return: jiffies.
+ */
+static inline unsigned long l5_rdma_patience(const struct l5_rdma *rd,
+					     unsigned long least)
+{
+	return max(least, 2 * rd->timeout);
+}
+
 /* post.c */
 void l5_rdma_dead(struct l5_rdma *rd, int err);
 void l5_rdma_wc_error(struct l5_rdma *rd, const struct ib_wc *wc);
@@ -432,6 +459,7 @@ void l5_order_agree(struct l5_rdma *rd);
 /* memo.c */
 u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to);
 void l5_memo_keep(struct l5_rdma *rd, const struct net *net, u8 reason);
+void l5_memo_drop(const struct l5_rdma *rd, const struct net *net);
 
 /* knock.c */
 int l5_knock_init(void);

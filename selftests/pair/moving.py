@@ -318,11 +318,13 @@ def plain(t):
     t.check(mid.get('rdma_asked', 0) - before.get('rdma_asked', 0) == 1 and
             mid.get('rdma_refused', 0) - before.get('rdma_refused', 0) == 1,
             'plain server: asked once, refused', mid)
-    s, c = t.talk(t.a, ['accept', 'both=300k', 'info'],
-                  [STAYS, 'both=300k', 'info'], s_before=['plain'], port=port)
-    t.exact('plain server again', s, c, moved=False)
-    t.check(t.b.stat().get('rdma_asked') == mid.get('rdma_asked') and
-            c.info().get('reason') == 'refused',
+    s, c = t.talk(t.a, ['6[', 'accept', 'pong=1,10', 'eof', 'close', ']'],
+                  ['6[', f'connect={t.a.at(port)}', SETTLED, 'ping=1,10',
+                   'tally', 'shut', 'eof', 'close', ']'], s_before=['plain'],
+                  port=port, connect='say')
+    t.fine('plain server again', s, c)
+    t.check(t.b.stat().get('rdma_asked') - mid.get('rdma_asked') < 6 and
+            c.done.get('why_refused') == 6,
             'plain server again: the answer is remembered', t.b.stat())
     t.b.sysctl('rdma_memo_s', 1)
     port = t.port()
