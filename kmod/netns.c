@@ -298,6 +298,7 @@ static int l5_stat_show(struct seq_file *seq, void *v)
 		seq_printf(seq, "host_reserved_kb %lu\n",
 			   l5_host_pages() << (PAGE_SHIFT - 10));
 	seq_printf(seq, "rdma_now %d\n", atomic_read(&ln->rdma_now));
+	seq_printf(seq, "rdma_hopes %d\n", atomic_read(&ln->rdma_hopes));
 	seq_printf(seq, "pairs %lu\n", atomic_long_read(&ln->acct->pairs));
 	return 0;
 }

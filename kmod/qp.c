@@ -68,7 +68,6 @@ struct l5_rdma *l5_rdma_alloc(struct l5_net *ln, gfp_t gfp)
 	INIT_DELAYED_WORK(&rd->expire, l5_rdma_expired);
 	init_waitqueue_head(&rd->wait);
 	rd->ln = ln;
-	rd->since = jiffies;
 	rd->slot_no = -1;
 	rd->notify = READ_ONCE(ln->rdma_notify);
 	for (i = 0; i < L5_SQ; i++) {

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * AF_L5 between hosts: the objects of RDMA, who owns them, which lock guards
- * what. In the order of a connection's life: knock.c listens, door.c asks and
- * answers, seal.c says what
- * both show of their secret, memo.c remembers the answers, qp.c makes what a connection takes of
- * the device, move.c takes the bytes from TCP to the rings, rdma.c keeps the
- * rings of both hosts alike, by the work requests of post.c, poller.c sends for
- * processes that do not want to call.
+ * what. In the order of a connection's life: knock.c listens, hope.c keeps the
+ * sockets that may be asked, door.c asks and answers, seal.c says what both
+ * show of their secret, memo.c remembers the answers, qp.c makes what a
+ * connection takes of the device, move.c takes the bytes from TCP to the rings,
+ * rdma.c keeps the rings of both hosts alike, by the work requests of post.c,
+ * poller.c sends for processes that do not want to call.
  *
  * Objects
  *
+ *   l5_hope     of an accepted socket that may be asked, what the question is
+ *               to find; the socket's, see hope.c
  *   l5_rdma     what one end has of RDMA, from the question to the end of its
  *               queue pair. Referenced by its l5_sock, by its cm id, by its
  *               l5_conn, by each work that is queued.
@@ -27,7 +29,8 @@
  * Locks, inside those of l5.h
  *
  *   l5_door_mutex     the listening cm ids
- *   l5_door_lock      (spin, bh) who is looked for by its secret
+ *   l5_hopes bucket   (spin, bh) who is looked for by its secret
+ *   l5_hope.lock      (spin, bh) who counts its senders inside TCP
  *   l5_rdma.lock      (spin, bh) its flags, its socket, its send queue
  *
  * Completions come in softirq context and take the last one.
@@ -93,8 +96,8 @@
 #define L5_RNR_TIMER	12
 /* A device that has neither done nor failed a request by then is stuck. */
 #define L5_STUCK	(15 * HZ)
-/* After that no question comes for an accepted socket any more. */
-#define L5_HOPE		(30 * HZ)
+/* How long a question waits for accept(), and an answer to arrive. */
+#define L5_DOOR_PATIENCE (10 * HZ)
 /* How often an end looks after a peer that it waits for. */
 #define L5_TICK		(2 * HZ)
 
@@ -224,8 +227,7 @@ struct l5_region {
  * @qpn: number of the own queue pair, once something was said of it
  * @peer_qpn: the peer's
  * @door: where it is asked, as long as it may be
- * @node: in the table of who is looked for
- * @since: jiffies when it was put there
+ * @node: among the questions that came too early
  * @work: see the top of this file
  * @todo: L5_DO_*
  * @expire: when the question has taken too long
@@ -296,7 +298,6 @@ struct l5_rdma {
 	u32 peer_qpn;
 	struct l5_door *door;
 	struct hlist_node node;
-	unsigned long since;
 	struct work_struct work;
 	unsigned long todo;
 	struct delayed_work expire;
@@ -396,6 +397,16 @@ bool l5_seal_good(const struct l5_rdma *rd, const struct l5_hello *hello,
 u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to);
 void l5_memo_keep(struct l5_rdma *rd, const struct net *net, u8 reason);
 
+/* hope.c */
+int l5_hope_init(void);
+void l5_hope_exit(void);
+int l5_hope_asked(struct l5_net *ln, struct rdma_cm_id *id,
+		  const struct rdma_conn_param *p, struct l5_rdma **found);
+void l5_hope_begin(struct l5_sock *l5, u64 key, struct l5_sock *listener);
+bool l5_hope_end(struct l5_sock *l5);
+void l5_hope_free(struct l5_sock *l5);
+void l5_rdma_forget(struct l5_rdma *rd);
+
 /* knock.c */
 int l5_knock_init(void);
 void l5_knock_exit(void);
@@ -410,8 +421,9 @@ bool l5_door_loopback(const struct sockaddr_storage *a);
 int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 		  const struct rdma_conn_param *p);
 void l5_rdma_do(struct l5_rdma *rd, int what);
-void l5_rdma_forget(struct l5_rdma *rd);
 void l5_door_expire(struct l5_rdma *rd, unsigned long delay);
+void l5_door_in_time(struct l5_rdma *rd);
+void l5_door_hold(struct l5_rdma *rd, struct rdma_cm_id *id);
 void l5_door_work(struct l5_rdma *rd, unsigned long todo);
 
 /* move.c */
@@ -421,7 +433,8 @@ void l5_move_ready(struct l5_rdma *rd);
 void l5_move_cut_in(struct l5_rdma *rd, u32 seq);
 void l5_move_acked(struct l5_rdma *rd);
 void l5_move_unread(struct l5_rdma *rd);
-void l5_move_hope_ends(struct l5_rdma *rd);
+bool l5_rdma_tx_begin(struct l5_rdma *rd);
+void l5_rdma_tx_end(struct l5_rdma *rd);
 void l5_move_tick(struct l5_rdma *rd);
 void l5_move_over(struct l5_rdma *rd);
 void l5_move_wake(struct l5_rdma *rd);

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What RDMA costs those that have nothing of it, and whose turn it is: memory
+ * of accepted connections that nobody asks for RDMA, queue pairs of a user,
+ * questions to a host that does not answer, and who is charged.
+ */
+#include <errno.h>
+#include <linux/tcp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kselftest_harness.h"
+#include "limit_ends.h"
+#include "rdma_here.h"
+
+#define PLAIN	400
+
+/* Objects of 4 KiB in use, whatever the caches of that size are called. */
+static long objects_4k(void)
+{
+	FILE *f = fopen("/proc/slabinfo", "re");
+	char line[256], name[64];
+	long n, sum = 0;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		size_t len;
+
+		if (sscanf(line, "%63s %ld", name, &n) != 2)
+			continue;
+		len = strlen(name);
+		if (!strncmp(name, "kmalloc-", 8) &&
+		    !strcmp(name + len - 3, "-4k"))
+			sum += n;
+	}
+	if (f)
+		fclose(f);
+	return f ? sum : -1;
+}
+
+static int rdma_state(int fd)
+{
+	struct l5_rdma_info i;
+	socklen_t len = sizeof(i);
+
+	memset(&i, 0xff, sizeof(i));
+	if (getsockopt(fd, SOL_L5, L5_RDMA_INFO, &i, &len))
+		return -1;
+	return i.state;
+}
+
+FIXTURE(plain)
+{
+	int c[PLAIN], s[PLAIN], l;
+	struct addr to;
+};
+
+FIXTURE_SETUP(plain)
+{
+	l5_or_skip();
+	if (objects_4k() < 0)
+		SKIP(return, "no /proc/slabinfo");
+}
+
+FIXTURE_TEARDOWN(plain)
+{
+}
+
+/* Accepted by AF_L5, of clients that are TCP's. */
+static bool plain_clients(int l, const struct addr *to, int *c, int *s)
+{
+	for (int i = 0; i < PLAIN; i++) {
+		c[i] = end_connect(END_TCP, to);
+		s[i] = c[i] < 0 ? -1 : accept(l, NULL, NULL);
+		if (s[i] < 0 || l5_transport(s[i]) != L5_TRANSPORT_BASE)
+			return false;
+	}
+	return true;
+}
+
+/* Where no device of RDMA's leads nothing is kept of them. */
+TEST_F_TIMEOUT(plain, no_device, 200)
+{
+	int a, b, i;
+	long before;
+
+	ASSERT_TRUE(net_pair(&a, &b));
+	ASSERT_TRUE(net_enter(b));
+	self->to = addr_parse("0.0.0.0:0");
+	self->l = end_listen(END_L5, &self->to);
+	ASSERT_LE(0, self->l);
+	i = addr_port(&self->to);
+	self->to = addr_parse("10.77.0.2:0");
+	addr_set_port(&self->to, i);
+	ASSERT_TRUE(net_enter(a));
+	before = objects_4k();
+	ASSERT_TRUE(plain_clients(self->l, &self->to, self->c, self->s));
+	EXPECT_GT(PLAIN / 8, objects_4k() - before);
+	TH_LOG("%ld objects of 4 KiB more", objects_4k() - before);
+	ASSERT_TRUE(net_enter(b));
+	EXPECT_EQ(0, l5_stat("rdma_hopes"));
+	for (i = 0; i < PLAIN; i++) {
+		ASSERT_EQ(L5_RDMA_NONE, rdma_state(self->s[i]));
+		ASSERT_TRUE(end_exchange(self->c[i], self->s[i], 100, i));
+		close(self->c[i]);
+		close(self->s[i]);
+	}
+	close(self->l);
+	net_pair_end(a, b);
+}
+
+/* Where one does it is little, and not for long. */
+TEST_F_TIMEOUT(plain, device, 300)
+{
+	static const int on = TCP_REPAIR_ON, off = TCP_REPAIR_OFF_NO_WP;
+	long before;
+	int i;
+
+	if (!rdma_here())
+		SKIP(return, "no RDMA device can be made here");
+	EXPECT_TRUE(end_stat_reaches("rdma_hopes", 0));
+	self->to = addr_parse(RDMA_HERE ":0");
+	self->l = end_listen(END_L5, &self->to);
+	ASSERT_LE(0, self->l);
+	before = objects_4k();
+	ASSERT_TRUE(plain_clients(self->l, &self->to, self->c, self->s));
+	EXPECT_GT(PLAIN / 8, objects_4k() - before);
+	TH_LOG("%ld objects of 4 KiB more", objects_4k() - before);
+	EXPECT_EQ(PLAIN, l5_stat("rdma_hopes"));
+	for (i = 0; i < PLAIN / 2; i++) {
+		ASSERT_EQ(L5_RDMA_OPEN, rdma_state(self->s[i]));
+		ASSERT_TRUE(end_exchange(self->c[i], self->s[i], 100, i));
+		close(self->c[i]);
+		close(self->s[i]);
+	}
+	EXPECT_TRUE(end_stat_reaches("rdma_hopes", PLAIN - i));
+	/* an option ends it, and so does time */
+	ASSERT_EQ(0, setsockopt(self->s[i], IPPROTO_TCP, TCP_REPAIR, &on,
+				sizeof(on)));
+	ASSERT_EQ(0, setsockopt(self->s[i], IPPROTO_TCP, TCP_REPAIR, &off,
+				sizeof(off)));
+	EXPECT_EQ(L5_RDMA_NONE, rdma_state(self->s[i]));
+	EXPECT_EQ(L5_REASON_OPTION, end_reason(self->s[i]));
+	EXPECT_EQ(PLAIN - i - 1, l5_stat("rdma_hopes"));
+	for (i = 0; i < 60 && l5_stat("rdma_hopes") > 0; i++)
+		sleep(1);
+	EXPECT_EQ(0, l5_stat("rdma_hopes"));
+	for (i = PLAIN / 2; i < PLAIN; i++) {
+		ASSERT_EQ(L5_RDMA_NONE, rdma_state(self->s[i]));
+		ASSERT_TRUE(end_exchange(self->c[i], self->s[i], 100, i));
+	}
+	close(self->l);
+}
+
+TEST_HARNESS_MAIN
