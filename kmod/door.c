@@ -28,16 +28,12 @@
 
 #include "rdma.h"
 
-/* Questions that are asked at a time; the others wait for their turn. */
-#define L5_DOOR_ASKING	32
 /* How long a closed socket's bytes may take to be acknowledged. */
 #define L5_LINGER	(30 * HZ)
 
 /* Objects with a cm id; the module stays until there are none. */
 static atomic_t l5_door_ids = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(l5_door_idle);
-
-static atomic_t l5_door_asking = ATOMIC_INIT(0);
 
 /**
  * l5_rdma_do() - have the work of an object do something
@@ -452,23 +448,34 @@ static struct net *l5_door_net(struct l5_rdma *rd)
 	return net;
 }
 
+/* Why not to ask; who has to wait for its turn does not ask either. */
+static u8 l5_door_turn(struct l5_rdma *rd, const struct net *net)
+{
+	/* of those before it, if it had to wait */
+	u8 why = l5_memo_look(net, &rd->dst);
+
+	if (!why && l5_turn_take(rd, l5_memo_who(net, &rd->dst)) < 0)
+		why = L5_REASON_NOMEM;
+	return why;
+}
+
 static void l5_door_resolve(struct l5_rdma *rd)
 {
 	unsigned int ms = READ_ONCE(rd->ln->rdma_ms);
 	struct net *net = l5_door_net(rd);
 	struct rdma_cm_id *id;
+	u8 why;
 
 	/* closed already */
 	if (!net)
 		return;
-	/* a burst is asked one after the other, each with its own time */
-	if (atomic_inc_return(&l5_door_asking) > L5_DOOR_ASKING) {
-		atomic_dec(&l5_door_asking);
+	why = l5_door_turn(rd, net);
+	if (why || !l5_rd(rd, L5_RD_ASKING)) {
 		put_net(net);
-		l5_door_expire(rd, HZ / 20);
+		if (why)
+			l5_door_fail(rd, why);
 		return;
 	}
-	set_bit(L5_RD_ASKING, &rd->flags);
 	id = rdma_create_id(net, l5_door_event, rd, RDMA_PS_TCP, IB_QPT_RC);
 	put_net(net);
 	if (IS_ERR(id)) {
@@ -612,12 +619,6 @@ static int l5_door_accept(struct l5_rdma *rd)
 	return err;
 }
 
-static void l5_door_asked_enough(struct l5_rdma *rd)
-{
-	if (test_and_clear_bit(L5_RD_ASKING, &rd->flags))
-		atomic_dec(&l5_door_asking);
-}
-
 /* The client learns from the answer how long the rings are. */
 static int l5_door_up(struct l5_rdma *rd)
 {
@@ -626,7 +627,7 @@ static int l5_door_up(struct l5_rdma *rd)
 	int err = 0;
 
 	l5_door_in_time(rd);
-	l5_door_asked_enough(rd);
+	l5_turn_leave(rd);
 	if (l5_rd(rd, L5_RD_DEAD))
 		return 0;
 	if (!rd->server) {
@@ -677,7 +678,7 @@ static void l5_door_end(struct l5_rdma *rd)
 	l5_door_leave(rd);
 	l5_door_in_time(rd);
 	l5_door_quiet(rd);
-	l5_door_asked_enough(rd);
+	l5_turn_leave(rd);
 	l5_poller_del(rd);
 	/* which passes: who asks again may find room, or who accepts */
 	if (rd->server && rd->id && !l5_rd(rd, L5_RD_UP) && !rd->id->qp)
@@ -687,7 +688,8 @@ static void l5_door_end(struct l5_rdma *rd)
 		l5_move_over(rd);
 	l5_rdma_drain(rd);
 	net = l5_door_net(rd);
-	if (net && !rd->server && !l5_rd(rd, L5_RD_PEER) &&
+	/* not again for one that was not asked, because of what is known */
+	if (net && rd->id && !rd->server && !l5_rd(rd, L5_RD_PEER) &&
 	    (rd->bye == L5_REASON_REFUSED || rd->bye == L5_REASON_SILENT))
 		l5_memo_keep(rd, net, rd->bye);
 	if (net)

@@ -15,6 +15,7 @@
  * the socket is there; by others under the lock of the bucket that it is in.
  */
 #include <linux/jhash.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/tcp.h>
 #include <net/tcp.h>

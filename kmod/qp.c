@@ -64,6 +64,7 @@ struct l5_rdma *l5_rdma_alloc(struct l5_net *ln, gfp_t gfp)
 	spin_lock_init(&rd->lock);
 	INIT_HLIST_NODE(&rd->node);
 	INIT_LIST_HEAD(&rd->poll_node);
+	INIT_LIST_HEAD(&rd->turn_node);
 	INIT_WORK(&rd->work, l5_rdma_work);
 	INIT_DELAYED_WORK(&rd->expire, l5_rdma_expired);
 	init_waitqueue_head(&rd->wait);

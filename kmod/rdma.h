@@ -3,10 +3,11 @@
  * AF_L5 between hosts: the objects of RDMA, who owns them, which lock guards
  * what. In the order of a connection's life: knock.c listens, hope.c keeps the
  * sockets that may be asked, door.c asks and answers, seal.c says what both
- * show of their secret, memo.c remembers the answers, qp.c makes what a
- * connection takes of the device, move.c takes the bytes from TCP to the rings,
- * rdma.c keeps the rings of both hosts alike, by the work requests of post.c,
- * poller.c sends for processes that do not want to call.
+ * show of their secret, turn.c says whose turn it is to ask, memo.c remembers
+ * the answers, qp.c makes what a connection takes of the device, move.c takes
+ * the bytes from TCP to the rings, rdma.c keeps the rings of both hosts alike,
+ * by the work requests of post.c, poller.c sends for processes that do not want
+ * to call.
  *
  * Objects
  *
@@ -31,6 +32,7 @@
  *   l5_door_mutex     the listening cm ids
  *   l5_hopes bucket   (spin, bh) who is looked for by its secret
  *   l5_hope.lock      (spin, bh) who counts its senders inside TCP
+ *   l5_turn_lock      (spin, bh) who asks which destination
  *   l5_rdma.lock      (spin, bh) its flags, its socket, its send queue
  *
  * Completions come in softirq context and take the last one.
@@ -66,7 +68,7 @@
 #define L5_RD_ROOM	18	/* asked for room, no answer yet */
 #define L5_RD_COUNTED	19	/* counted against net.l5.rdma_max */
 #define L5_RD_BROKEN	20	/* it failed, and records may be lost */
-#define L5_RD_ASKING	21	/* counts among those that ask */
+#define L5_RD_ASKING	21	/* it is its turn to ask */
 
 /* Bits of l5_rdma.todo */
 #define L5_DO_ASK	0
@@ -228,6 +230,8 @@ struct l5_region {
  * @peer_qpn: the peer's
  * @door: where it is asked, as long as it may be
  * @node: among the questions that came too early
+ * @turn: of which destination it is, from the wish to ask to the answer
+ * @turn_node: of those that wait for their turn there
  * @work: see the top of this file
  * @todo: L5_DO_*
  * @expire: when the question has taken too long
@@ -298,6 +302,8 @@ struct l5_rdma {
 	u32 peer_qpn;
 	struct l5_door *door;
 	struct hlist_node node;
+	struct l5_turn *turn;
+	struct list_head turn_node;
 	struct work_struct work;
 	unsigned long todo;
 	struct delayed_work expire;
@@ -393,7 +399,12 @@ void l5_seal_make(struct l5_rdma *rd, struct l5_hello *hello);
 bool l5_seal_good(const struct l5_rdma *rd, const struct l5_hello *hello,
 		  u32 qpn);
 
+/* turn.c */
+int l5_turn_take(struct l5_rdma *rd, u64 who);
+void l5_turn_leave(struct l5_rdma *rd);
+
 /* memo.c */
+u64 l5_memo_who(const struct net *net, const struct sockaddr_storage *to);
 u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to);
 void l5_memo_keep(struct l5_rdma *rd, const struct net *net, u8 reason);
 

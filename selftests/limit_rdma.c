@@ -155,4 +155,93 @@ TEST_F_TIMEOUT(plain, device, 300)
 	close(self->l);
 }
 
+/* A socket that takes RDMA or nothing */
+static int rdma_socket(void)
+{
+	int fd = end_socket(END_L5, AF_INET), force = L5_TRANSPORT_RDMA;
+
+	if (fd >= 0 && setsockopt(fd, SOL_L5, L5_FORCE, &force, sizeof(force)))
+		return -1;
+	return fd;
+}
+
+FIXTURE(rdma)
+{
+	struct addr to;
+	int l;
+};
+
+FIXTURE_SETUP(rdma)
+{
+	l5_or_skip();
+	if (!rdma_here())
+		SKIP(return, "no RDMA device can be made here");
+	self->to = addr_parse(RDMA_HERE ":0");
+	self->l = rdma_socket();
+	ASSERT_LE(0, self->l);
+	ASSERT_EQ(0, bind(self->l, &self->to.sa, self->to.len));
+	ASSERT_EQ(0, listen(self->l, 100));
+	ASSERT_EQ(0, getsockname(self->l, &self->to.sa, &self->to.len));
+}
+
+FIXTURE_TEARDOWN(rdma)
+{
+	if (self->l > 0)
+		close(self->l);
+	EXPECT_TRUE(end_stat_reaches("rdma_now", 0));
+}
+
+#define HOLE	"10.8.0.2"
+#define ASKED	50
+
+/*
+ * A host that TCP reaches and that answers no question keeps only questions to
+ * itself waiting.
+ */
+TEST_F_TIMEOUT(rdma, turns, 300)
+{
+	struct addr hole = addr_parse(HOLE ":0");
+	int c[ASKED], home = net_current(), ns, l, i, one, s;
+	long long silent = l5_stat("rdma_silent");
+
+	ns = net_make("l5hole");
+	ASSERT_LE(0, ns);
+	ASSERT_EQ(0, sh("ip link add l5h0 type veth peer name l5h1 netns l5hole && "
+			"ip addr add 10.8.0.1/24 dev l5h0 && "
+			"ip link set l5h0 up && "
+			"ip -n l5hole addr add " HOLE "/24 dev l5h1 && "
+			"ip -n l5hole link set l5h1 up && "
+			"rdma link add rxe8 type rxe netdev l5h0"));
+	ASSERT_TRUE(net_enter(ns));
+	l = end_listen(END_TCP, &hole);
+	ASSERT_TRUE(net_enter(home));
+	ASSERT_LE(0, l);
+	/* none of these is given up before the test is over */
+	ASSERT_LE(0, l5_sysctl("rdma_ms", 60000));
+	for (i = 0; i < ASKED; i++) {
+		c[i] = end_connect(END_L5, &hole);
+		ASSERT_LE(0, c[i]);
+		EXPECT_EQ(L5_RDMA_OPEN, rdma_state(c[i]));
+	}
+	one = rdma_socket();
+	ASSERT_LE(0, one);
+	ASSERT_EQ(0, connect(one, &self->to.sa, self->to.len));
+	s = accept(self->l, NULL, NULL);
+	ASSERT_LE(0, s);
+	ASSERT_TRUE(end_exchange(one, s, 10000, 0));
+	EXPECT_TRUE(rdma_moved(one));
+	EXPECT_TRUE(rdma_moved(s));
+	EXPECT_EQ(silent, l5_stat("rdma_silent"));
+	for (i = 0; i < ASKED; i++) {
+		EXPECT_EQ(L5_RDMA_OPEN, rdma_state(c[i]));
+		close(c[i]);
+	}
+	close(one);
+	close(s);
+	close(l);
+	EXPECT_TRUE(end_stat_reaches("rdma_now", 0));
+	sh("rdma link delete rxe8; ip link delete l5h0");
+	net_delete("l5hole");
+}
+
 TEST_HARNESS_MAIN
