@@ -401,6 +401,7 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	rd->end = L5_CLIENT;
 	rd->conn = l5->conn;
 	refcount_inc(&rd->conn->ref);
+	l5_payer_copy(&rd->payer, &rd->conn->end[L5_CLIENT].payer);
 	l5_conn_wishes(rd->conn, &l5->sk);
 	rd->l5 = l5;
 	l5_count(l5, L5_STAT_RDMA_ASKED, 1);

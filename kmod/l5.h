@@ -548,11 +548,15 @@ void l5_defer_drop(struct l5_sock *l5);
 /* acct.c */
 extern unsigned long l5_host_max_kb;
 extern unsigned long l5_user_max_kb;
+extern unsigned int l5_host_rdma_max;
+extern unsigned int l5_user_rdma_max;
 void l5_acct_init(void);
 unsigned long l5_host_pages(void);
 int l5_payer_get(struct l5_payer *p, struct l5_net *ln);
 void l5_payer_copy(struct l5_payer *p, const struct l5_payer *from);
 void l5_payer_put(struct l5_payer *p);
+bool l5_qp_get(const struct l5_payer *p, struct l5_net *ln);
+void l5_qp_put(const struct l5_payer *p, struct l5_net *ln);
 
 /* conn.c */
 struct l5_conn *l5_conn_make(const struct l5_payer *payer);

@@ -53,6 +53,8 @@ enum {
 	L5_CTL_RDMA_CHAIN,
 	L5_CTL_HOST_MAX_KB,	/* from here on the host's alone */
 	L5_CTL_USER_MAX_KB,
+	L5_CTL_HOST_RDMA_MAX,
+	L5_CTL_USER_RDMA_MAX,
 	L5_CTL_MAX,
 	L5_CTL_HOST = L5_CTL_HOST_MAX_KB
 };
@@ -192,6 +194,24 @@ static const struct ctl_table l5_sysctls[] = {
 		.maxlen		= sizeof(unsigned long),
 		.mode		= 0644,
 		.proc_handler	= proc_doulongvec_minmax,
+	},
+	[L5_CTL_HOST_RDMA_MAX] = {
+		.procname	= "host_rdma_max",
+		.data		= &l5_host_rdma_max,
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_rdma_max_max,
+	},
+	[L5_CTL_USER_RDMA_MAX] = {
+		.procname	= "user_rdma_max",
+		.data		= &l5_user_rdma_max,
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_rdma_max_max,
 	},
 	L5_SYSCTL_END
 };

@@ -222,15 +222,11 @@ static int l5_region_post(struct l5_rdma *rd, struct l5_region *r, int access)
 	return ib_post_send(rd->id->qp, &wr.wr, NULL);
 }
 
-/* One more, if the namespace may have one. */
+/* One more, if there may be one. */
 static bool l5_rdma_count(struct l5_rdma *rd)
 {
-	struct l5_net *ln = rd->ln;
-
-	if (atomic_inc_return(&ln->rdma_now) > (int)READ_ONCE(ln->rdma_max)) {
-		atomic_dec(&ln->rdma_now);
+	if (!l5_qp_get(&rd->payer, rd->ln))
 		return false;
-	}
 	set_bit(L5_RD_COUNTED, &rd->flags);
 	return true;
 }
@@ -246,7 +242,7 @@ static bool l5_rdma_software(const struct ib_device *dev)
  * @rd: whose @id has a device
  *
  * Context: may sleep.
- * Return: 0, -EDQUOT at the namespace's limit, or why not.
+ * Return: 0, -EDQUOT at a limit, or why not.
  */
 int l5_rdma_create(struct l5_rdma *rd)
 {
@@ -426,7 +422,7 @@ void l5_rdma_destroy(struct l5_rdma *rd)
 	rd->pd = NULL;
 	rd->cq = NULL;
 	if (test_and_clear_bit(L5_RD_COUNTED, &rd->flags))
-		atomic_dec(&rd->ln->rdma_now);
+		l5_qp_put(&rd->payer, rd->ln);
 	/* what keeps the namespace of a closed socket */
 	rdma_destroy_id(rd->id);
 	rd->id = NULL;

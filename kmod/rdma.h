@@ -66,7 +66,7 @@
 #define L5_RD_ARM	16	/* asked to be woken, no wake came yet */
 #define L5_RD_PEER_ARM	17	/* the peer asked */
 #define L5_RD_ROOM	18	/* asked for room, no answer yet */
-#define L5_RD_COUNTED	19	/* counted against net.l5.rdma_max */
+#define L5_RD_COUNTED	19	/* counted, see l5_qp_get() */
 #define L5_RD_BROKEN	20	/* it failed, and records may be lost */
 #define L5_RD_ASKING	21	/* it is its turn to ask */
 
@@ -222,7 +222,7 @@ struct l5_region {
  * @ln: its namespace's part; there as long as a socket or @id is
  * @conn: the rings, from when they are needed
  * @end: which end of them this is
- * @payer: who pays for them, of a server
+ * @payer: who pays for them, and for all else; known once there is a socket
  * @key: the secret of the TCP connection, as both see it
  * @token: what a question for it says of @key
  * @ends: the addresses of the TCP connection, of who knows @key

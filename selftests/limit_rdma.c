@@ -18,6 +18,7 @@
 #include "rdma_here.h"
 
 #define PLAIN	400
+#define NOBODY	65534
 
 /* Objects of 4 KiB in use, whatever the caches of that size are called. */
 static long objects_4k(void)
@@ -242,6 +243,100 @@ TEST_F_TIMEOUT(rdma, turns, 300)
 	EXPECT_TRUE(end_stat_reaches("rdma_now", 0));
 	sh("rdma link delete rxe8; ip link delete l5h0");
 	net_delete("l5hole");
+}
+
+/* An ordinary user's end of some connections: how many of them moved? */
+static int user_moved(const struct addr *to, int l, int n)
+{
+	int moved = 0, fd[8];
+
+	for (int i = 0; i < n; i++) {
+		fd[i] = to ? rdma_socket() : accept(l, NULL, NULL);
+		if (fd[i] < 0 ||
+		    (to && connect(fd[i], &to->sa, to->len)) ||
+		    !end_put(fd[i], 5000, 0) || !end_get(fd[i], 5000, 0))
+			return 100;
+		while (rdma_state(fd[i]) == L5_RDMA_OPEN ||
+		       rdma_state(fd[i]) == L5_RDMA_MOVING)
+			usleep(1000);
+		if (l5_transport(fd[i]) == L5_TRANSPORT_RDMA)
+			moved++;
+		else if (end_reason(fd[i]) != L5_REASON_LIMIT)
+			return 50 + end_reason(fd[i]);
+	}
+	for (int i = 0; i < n; i++)
+		if (!end_put(fd[i], 5000, 5000) || !end_get(fd[i], 5000, 5000))
+			return 101;
+	return moved;
+}
+
+/* Does a connection of root's with itself move? */
+static int user_alone(int l, const struct addr *to)
+{
+	int c = rdma_socket(), s, moved = -1;
+
+	if (c < 0 || connect(c, &to->sa, to->len))
+		return -1;
+	s = accept(l, NULL, NULL);
+	if (s >= 0 && end_exchange(c, s, 5000, 0)) {
+		while (rdma_state(c) == L5_RDMA_OPEN ||
+		       rdma_state(c) == L5_RDMA_MOVING)
+			usleep(1000);
+		moved = l5_transport(c) == L5_TRANSPORT_RDMA;
+	}
+	close(c);
+	close(s);
+	return moved;
+}
+
+/* A user has so many queue pairs and no more, whichever end is that user's. */
+TEST_F_TIMEOUT(rdma, user_limit, 300)
+{
+	enum { N = 4, MOST = 2 };
+	long host = l5_sysctl("host_rdma_max", 1000);
+	long user = l5_sysctl("user_rdma_max", MOST);
+	int fd[N], i, end, status;
+	pid_t pid;
+
+	ASSERT_LE(0, user);
+	for (end = 0; end < 2; end++) {
+		fflush(NULL);
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			alarm(200);
+			if (setresgid(NOBODY, NOBODY, NOBODY) ||
+			    setresuid(NOBODY, NOBODY, NOBODY))
+				_exit(102);
+			_exit(user_moved(end ? NULL : &self->to, self->l, N));
+		}
+		for (i = 0; i < N; i++) {
+			fd[i] = end ? rdma_socket() :
+				      accept(self->l, NULL, NULL);
+			ASSERT_LE(0, fd[i]);
+			if (end)
+				ASSERT_EQ(0, connect(fd[i], &self->to.sa,
+						     self->to.len));
+			ASSERT_TRUE(end_get(fd[i], 5000, 0));
+			ASSERT_TRUE(end_put(fd[i], 5000, 0));
+		}
+		for (i = 0; i < N; i++) {
+			ASSERT_TRUE(end_get(fd[i], 5000, 5000));
+			ASSERT_TRUE(end_put(fd[i], 5000, 5000));
+		}
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		EXPECT_EQ(MOST << 8, status);
+		for (i = 0; i < N; i++)
+			close(fd[i]);
+		EXPECT_TRUE(end_stat_reaches("rdma_now", 0));
+	}
+	/* no user with CAP_SYS_RESOURCE is bounded as one, but the host is */
+	ASSERT_LE(0, l5_sysctl("user_rdma_max", 0));
+	EXPECT_EQ(1, user_alone(self->l, &self->to));
+	ASSERT_LE(0, l5_sysctl("host_rdma_max", 1));
+	EXPECT_EQ(0, user_alone(self->l, &self->to));
+	ASSERT_LE(0, l5_sysctl("host_rdma_max", host));
+	ASSERT_LE(0, l5_sysctl("user_rdma_max", user));
 }
 
 TEST_HARNESS_MAIN
