@@ -18,6 +18,7 @@
  */
 #include <linux/if_vlan.h>
 #include <linux/inetdevice.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/tcp.h>
 #include <net/addrconf.h>
@@ -173,10 +174,9 @@ static bool l5_door_refused(int status)
 	       status == IB_CM_REJ_INVALID_SERVICE_ID;
 }
 
-static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+static void l5_door_heard(struct l5_rdma *rd, struct rdma_cm_id *id,
+			  struct rdma_cm_event *event)
 {
-	struct l5_rdma *rd = id->context;
-
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 		if (!l5_door_fits(id) ||
@@ -210,6 +210,15 @@ static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	default:
 		break;
 	}
+}
+
+static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	struct l5_rdma *rd = id->context;
+	struct mem_cgroup *old = set_active_memcg(READ_ONCE(rd->payer.memcg));
+
+	l5_door_heard(rd, id, event);
+	set_active_memcg(old);
 	return 0;
 }
 
@@ -374,6 +383,7 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	const struct tcp_sock *tp = tcp_sk(l5->boot->sk);
 	struct sock *bsk = l5->boot->sk;
 	struct sockaddr_storage dst = { };
+	struct mem_cgroup *old;
 	struct l5_rdma *rd;
 	u8 why;
 
@@ -390,7 +400,9 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	why = l5_memo_look(sock_net(bsk), &dst);
 	if (why)
 		return why;
-	rd = l5_rdma_alloc(l5->ln, GFP_ATOMIC);
+	old = set_active_memcg(l5->conn->end[L5_CLIENT].payer.memcg);
+	rd = l5_rdma_alloc(l5->ln, GFP_ATOMIC | __GFP_ACCOUNT);
+	set_active_memcg(old);
 	if (!rd)
 		return L5_REASON_NOMEM;
 	rd->key = (u64)tp->write_seq << 32 | READ_ONCE(tp->copied_seq);

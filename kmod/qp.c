@@ -10,6 +10,13 @@
 
 #include "rdma.h"
 
+/*
+ * No task is to be killed for it in a memory cgroup that is full: a connection
+ * does without RDMA.
+ */
+#define L5_RDMA_GFP	(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | \
+			 __GFP_NOWARN)
+
 /* End of an object that may be looked at without a reference */
 static void l5_rdma_free_rcu(struct rcu_head *rcu)
 {
@@ -33,8 +40,10 @@ void l5_rdma_put(struct l5_rdma *rd)
 static void l5_rdma_work(struct work_struct *work)
 {
 	struct l5_rdma *rd = container_of(work, struct l5_rdma, work);
+	struct mem_cgroup *old = set_active_memcg(READ_ONCE(rd->payer.memcg));
 
 	l5_door_work(rd, xchg(&rd->todo, 0));
+	set_active_memcg(old);
 	l5_rdma_put(rd);
 }
 
@@ -102,8 +111,7 @@ u32 l5_rdma_max_size(const struct l5_rdma *rd)
 static void *l5_rdma_buffer(struct l5_rdma *rd, size_t len, u64 *dma)
 {
 	struct ib_device *dev = rd->id->device;
-	void *p = alloc_pages_exact(len, GFP_KERNEL_ACCOUNT | __GFP_ZERO |
-				    __GFP_NOWARN);
+	void *p = alloc_pages_exact(len, L5_RDMA_GFP | __GFP_ZERO);
 
 	if (!p)
 		return NULL;
@@ -182,7 +190,7 @@ static int l5_region_map(struct l5_rdma *rd, struct l5_region *r,
 {
 	int i, m;
 
-	r->sg = kvcalloc(n, sizeof(*r->sg), GFP_KERNEL_ACCOUNT);
+	r->sg = kvcalloc(n, sizeof(*r->sg), L5_RDMA_GFP);
 	if (!r->sg)
 		return -ENOMEM;
 	sg_init_table(r->sg, n);

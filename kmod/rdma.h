@@ -25,7 +25,8 @@
  * it writes and reads; so those outlive the socket until all is said.
  *
  * Everything that sleeps is done by one work per l5_rdma, which the workqueue
- * never runs twice at a time. l5_rdma_do() asks for it.
+ * never runs twice at a time. l5_rdma_do() asks for it. What it and the events
+ * of the connection manager allocate is charged to @payer's memory cgroup.
  *
  * Locks, inside those of l5.h
  *

@@ -339,4 +339,75 @@ TEST_F_TIMEOUT(rdma, user_limit, 300)
 	ASSERT_LE(0, l5_sysctl("user_rdma_max", user));
 }
 
+#define CGROUP	"/sys/fs/cgroup/l5_limit_rdma"
+#define CHARGED	24
+
+/*
+ * How much is a memory cgroup charged with for clients of RDMA? Records of
+ * @notify go into receives that are long, if it is L5_NOTIFY_SEND.
+ */
+static long long charged(struct addr *to, int l, int notify)
+{
+	int fd[CHARGED], up[2], i, status;
+	long long now = -1;
+	pid_t pid;
+
+	if (sh("mkdir -p " CGROUP) || pipe(up) ||
+	    l5_sysctl("rdma_notify", notify) < 0)
+		return -1;
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		alarm(200);
+		if (sh("echo %d >" CGROUP "/cgroup.procs", getpid()))
+			_exit(1);
+		for (i = 0; i < CHARGED; i++) {
+			fd[i] = rdma_socket();
+			if (fd[i] < 0 || connect(fd[i], &to->sa, to->len) ||
+			    !end_put(fd[i], 100, 0) ||
+			    !end_get(fd[i], 100, 0) || !rdma_moved(fd[i]))
+				_exit(2);
+		}
+		if (write(up[1], "", 1) == 1)
+			pause();
+		_exit(3);
+	}
+	close(up[1]);
+	for (i = 0; i < CHARGED; i++) {
+		fd[i] = accept(l, NULL, NULL);
+		if (!end_get(fd[i], 100, 0) || !end_put(fd[i], 100, 0))
+			break;
+	}
+	if (read(up[0], &status, 1) == 1)
+		now = l5_number(CGROUP "/memory.current");
+	close(up[0]);
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	while (i)
+		close(fd[--i]);
+	if (!end_stat_reaches("rdma_now", 0) || sh("rmdir " CGROUP))
+		return -1;
+	return now;
+}
+
+/* What kernel threads allocate for a connection is its process's. */
+TEST_F_TIMEOUT(rdma, memory_cgroup, 300)
+{
+	long notify = l5_sysctl("rdma_notify", L5_NOTIFY_IMM);
+	long long some, more;
+
+	sh("echo +memory >/sys/fs/cgroup/cgroup.subtree_control; "
+	   "mkdir -p " CGROUP);
+	if (l5_number(CGROUP "/memory.current") < 0)
+		SKIP(return, "no memory cgroups");
+	some = charged(&self->to, self->l, L5_NOTIFY_IMM);
+	more = charged(&self->to, self->l, L5_NOTIFY_SEND);
+	TH_LOG("%d clients: %lld KiB, with long receives %lld KiB", CHARGED,
+	       some >> 10, more >> 10);
+	ASSERT_LT(0, some);
+	/* 32 of 4 KiB each; what a CPU has in store may differ */
+	EXPECT_LE(some + CHARGED * (64 << 10), more);
+	ASSERT_LE(0, l5_sysctl("rdma_notify", notify));
+}
+
 TEST_HARNESS_MAIN
