@@ -14,12 +14,12 @@
  * background while TCP carries the bytes, and what came of it is remembered for
  * the destination. Nobody waits for it who did not ask to.
  *
- * On the server the question and accept() come in any order. Whichever is first
- * puts its l5_rdma in a table, the other finds it there and the two become one.
+ * On the server the question and accept() come in any order, see hope.c.
  */
-#include <linux/jhash.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/tcp.h>
+#include <net/addrconf.h>
 #include <net/ipv6.h>
 #include <net/tcp.h>
 
@@ -27,13 +27,6 @@
 
 #include "rdma.h"
 
-#define L5_DOOR_BITS	8
-
-/* A namespace's questions for sockets that are not accepted yet, their time. */
-#define L5_DOOR_EARLY	1024
-#define L5_DOOR_PATIENCE (10 * HZ)
-/* Questions that are asked at a time; the others wait for their turn. */
-#define L5_DOOR_ASKING	32
 /* How long a closed socket's bytes may take to be acknowledged. */
 #define L5_LINGER	(30 * HZ)
 
@@ -41,11 +34,6 @@
 static atomic_t l5_door_ids = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(l5_door_idle);
 static bool l5_door_closing;
-
-static atomic_t l5_door_asking = ATOMIC_INIT(0);
-
-static DEFINE_SPINLOCK(l5_door_lock);
-static struct hlist_head l5_door_table[1 << L5_DOOR_BITS];
 
 /**
  * l5_rdma_do() - have the work of an object do something
@@ -76,69 +64,15 @@ void l5_door_expire(struct l5_rdma *rd, unsigned long delay)
 		l5_rdma_put(rd);
 }
 
-static void l5_door_in_time(struct l5_rdma *rd)
+/**
+ * l5_door_in_time() - no look later is needed
+ * @rd: the object
+ *
+ * Context: any; one that has begun goes on.
+ */
+void l5_door_in_time(struct l5_rdma *rd)
 {
 	if (cancel_delayed_work(&rd->expire))
-		l5_rdma_put(rd);
-}
-
-/* The table */
-
-static struct hlist_head *l5_door_bucket(u64 key)
-{
-	static u32 seed __read_mostly;
-
-	net_get_random_once(&seed, sizeof(seed));
-	return &l5_door_table[jhash_2words(key, key >> 32, seed) &
-			      ((1 << L5_DOOR_BITS) - 1)];
-}
-
-/* One of the other kind: a question if @asked, else a socket. */
-static struct l5_rdma *l5_door_find(const struct l5_net *ln, u64 token,
-				    bool asked)
-{
-	struct l5_rdma *rd;
-
-	lockdep_assert_held(&l5_door_lock);
-	hlist_for_each_entry(rd, l5_door_bucket(token), node)
-		if (rd->token == token && rd->ln == ln && !!rd->id == asked)
-			return rd;
-	return NULL;
-}
-
-/* The table has a reference to what is in it. */
-static void l5_door_add(struct l5_rdma *rd)
-{
-	lockdep_assert_held(&l5_door_lock);
-	refcount_inc(&rd->ref);
-	hlist_add_head(&rd->node, l5_door_bucket(rd->token));
-	if (rd->id)
-		rd->ln->door_early++;
-}
-
-static bool l5_door_del(struct l5_rdma *rd)
-{
-	lockdep_assert_held(&l5_door_lock);
-	if (hlist_unhashed(&rd->node))
-		return false;
-	hlist_del_init(&rd->node);
-	if (rd->id)
-		rd->ln->door_early--;
-	return true;
-}
-
-/**
- * l5_rdma_forget() - nobody is to find it any more
- * @rd: what may be in the table
- */
-void l5_rdma_forget(struct l5_rdma *rd)
-{
-	bool was;
-
-	spin_lock_bh(&l5_door_lock);
-	was = l5_door_del(rd);
-	spin_unlock_bh(&l5_door_lock);
-	if (was)
 		l5_rdma_put(rd);
 }
 
@@ -246,9 +180,9 @@ static bool l5_door_refused(int status)
 	       status == IB_CM_REJ_INVALID_SERVICE_ID;
 }
 
-static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+static void l5_door_heard(struct l5_rdma *rd, struct rdma_cm_id *id,
+			  struct rdma_cm_event *event)
 {
-	struct l5_rdma *rd = id->context;
 	u8 why;
 
 	switch (event->event) {
@@ -287,6 +221,15 @@ static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	default:
 		break;
 	}
+}
+
+static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	struct l5_rdma *rd = id->context;
+	struct mem_cgroup *old = set_active_memcg(READ_ONCE(rd->payer.memcg));
+
+	l5_door_heard(rd, id, event);
+	set_active_memcg(old);
 	return 0;
 }
 
@@ -361,10 +304,11 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	const struct tcp_sock *tp = tcp_sk(l5->boot->sk);
 	struct sock *bsk = l5->boot->sk;
 	struct sockaddr_storage dst = { };
+	struct mem_cgroup *old;
 	struct l5_rdma *rd;
 	u8 why;
 
-	if (!l5_door_wants(l5) || l5->rd)
+	if (!l5_door_wants(l5) || l5->rd || l5->hope)
 		return L5_REASON_PEER;
 	l5_door_addr(bsk, &dst, true);
 	if (l5_door_loopback(&dst))
@@ -378,7 +322,9 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	why = l5_guard(bsk) ?: l5_memo_look(sock_net(bsk), &dst);
 	if (why)
 		return why;
-	rd = l5_rdma_alloc(l5->ln, GFP_ATOMIC);
+	old = set_active_memcg(l5->conn->end[L5_CLIENT].payer.memcg);
+	rd = l5_rdma_alloc(l5->ln, GFP_ATOMIC | __GFP_ACCOUNT);
+	set_active_memcg(old);
 	if (!rd)
 		return L5_REASON_NOMEM;
 	rd->key = (u64)tp->write_seq << 32 | READ_ONCE(tp->copied_seq);
@@ -389,10 +335,11 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	rd->end = L5_CLIENT;
 	rd->conn = l5->conn;
 	refcount_inc(&rd->conn->ref);
+	l5_payer_copy(&rd->payer, &rd->conn->end[L5_CLIENT].payer);
 	l5_conn_wishes(rd->conn, &l5->sk);
 	rd->l5 = l5;
 	l5_count(l5, L5_STAT_RDMA_ASKED, 1);
-	/* Y, pairs with l5_rdma_get(): it is whole */
+	/* Y, pairs with l5_may_move(): it is whole */
 	smp_store_release(&l5->rd, rd);
 	/* first connect() is to return, unless it waits for the answer */
 	if (READ_ONCE(l5->rdma_wait))
@@ -402,11 +349,19 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	return L5_REASON_NONE;
 }
 
-/* An object gets a cm id: one reference, and one more for the module. */
-static void l5_door_hold(struct l5_rdma *rd, struct rdma_cm_id *id)
+/**
+ * l5_door_hold() - an object gets a cm id
+ * @rd: the object, which the id has a reference to, and tells of events
+ * @id: its id, which the module waits for when it goes
+ *
+ * Context: any.
+ */
+void l5_door_hold(struct l5_rdma *rd, struct rdma_cm_id *id)
 {
 	atomic_inc(&l5_door_ids);
 	refcount_inc(&rd->ref);
+	id->context = rd;
+	id->event_handler = l5_door_event;
 	rd->id = id;
 }
 
@@ -442,6 +397,17 @@ static void l5_door_remember(struct l5_rdma *rd, u8 why)
 	put_net(net);
 }
 
+/* Why not to ask; who has to wait for its turn does not ask either. */
+static u8 l5_door_turn(struct l5_rdma *rd, const struct net *net)
+{
+	/* of those before it, if it had to wait */
+	u8 why = l5_memo_look(net, &rd->dst);
+
+	if (!why && l5_turn_take(rd, l5_memo_who(net, &rd->dst)) < 0)
+		why = L5_REASON_NOMEM;
+	return why;
+}
+
 static void l5_door_resolve(struct l5_rdma *rd)
 {
 	unsigned int ms = READ_ONCE(rd->ln->rdma_ms);
@@ -452,21 +418,13 @@ static void l5_door_resolve(struct l5_rdma *rd)
 	/* closed already */
 	if (!net)
 		return;
-	/* others may have had their answer while this one waited */
-	why = l5_memo_look(net, &rd->dst);
-	if (why) {
+	why = l5_door_turn(rd, net);
+	if (why || !l5_rd(rd, L5_RD_ASKING)) {
 		put_net(net);
-		l5_door_fail(rd, why);
+		if (why)
+			l5_door_fail(rd, why);
 		return;
 	}
-	/* a burst is asked one after the other, each with its own time */
-	if (atomic_inc_return(&l5_door_asking) > L5_DOOR_ASKING) {
-		atomic_dec(&l5_door_asking);
-		put_net(net);
-		l5_door_expire(rd, HZ / 20);
-		return;
-	}
-	set_bit(L5_RD_ASKING, &rd->flags);
 	id = rdma_create_id(net, l5_door_event, rd, RDMA_PS_TCP, IB_QPT_RC);
 	put_net(net);
 	if (IS_ERR(id)) {
@@ -489,70 +447,32 @@ static int l5_door_reject(struct rdma_cm_id *id, u8 why)
 	return -ECONNREFUSED;
 }
 
-/* Is a question the peer's of the socket that waits for one? */
-static bool l5_door_genuine(const struct l5_rdma *rd,
-			    const struct rdma_cm_id *id,
-			    const struct l5_hello *hello, u32 qpn)
-{
-	return l5_seal_way(id, &rd->ends) && l5_seal_good(rd, hello, qpn);
-}
-
 /**
  * l5_door_asked() - a question came
  * @ln: to a listener of this namespace
  * @id: of the connection manager, not accepted yet
  * @p: what it brings
  *
- * It is for a socket that waits for it, or for one that will come. A socket
- * that waits goes on doing so if the question is not its peer's.
- *
  * Return: 0, or an error and then @id is of no more use.
  */
 int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 		  const struct rdma_conn_param *p)
 {
-	const struct l5_hello *hello = p->private_data;
 	struct l5_rdma *rd;
-	bool forged;
+	int err;
 
-	if (!hello || !l5_hello_valid(hello, p->private_data_len) ||
+	if (!p->private_data ||
+	    !l5_hello_valid(p->private_data, p->private_data_len) ||
 	    !l5_door_fits(id) || l5_guard_way(id))
 		return l5_door_reject(id, IB_CM_REJ_CONSUMER_DEFINED);
-	spin_lock_bh(&l5_door_lock);
-	rd = l5_door_find(ln, hello->token, false);
-	forged = rd && !l5_door_genuine(rd, id, hello, p->qp_num);
-	if (forged) {
-		rd = NULL;
-	} else if (rd) {
-		/* the table's reference is the caller's now */
-		hlist_del_init(&rd->node);
-	} else if (ln->door_early < L5_DOOR_EARLY) {
-		rd = l5_rdma_alloc(ln, GFP_ATOMIC);
+	err = l5_hope_asked(ln, id, p, &rd);
+	if (err == -EKEYREJECTED) {
+		l5_net_count(ln, L5_STAT_RDMA_FORGED, 1);
+		return l5_door_reject(id, IB_CM_REJ_CONSUMER_DEFINED);
 	}
-	if (!rd) {
-		spin_unlock_bh(&l5_door_lock);
-		if (forged) {
-			l5_net_count(ln, L5_STAT_RDMA_FORGED, 1);
-			return l5_door_reject(id, IB_CM_REJ_CONSUMER_DEFINED);
-		}
-		/* which passes: not an answer to be remembered */
+	/* which passes: not an answer to be remembered */
+	if (err)
 		return l5_door_reject(id, IB_CM_REJ_NO_RESOURCES);
-	}
-	rd->token = hello->token;
-	rd->hello = *hello;
-	rd->peer_qpn = p->qp_num;
-	rd->server = true;
-	rd->end = L5_SERVER;
-	id->context = rd;
-	id->event_handler = l5_door_event;
-	l5_door_hold(rd, id);
-	if (READ_ONCE(rd->l5)) {
-		l5_rdma_do(rd, L5_DO_ACCEPT);
-	} else {
-		l5_door_add(rd);
-		l5_door_expire(rd, L5_DOOR_PATIENCE);
-	}
-	spin_unlock_bh(&l5_door_lock);
 	l5_rdma_put(rd);
 	return 0;
 }
@@ -568,11 +488,8 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 {
 	struct sock *bsk = l5->boot->sk;
 	const struct tcp_sock *tp = tcp_sk(bsk);
-	struct l5_rdma *rd, *early;
 	struct sockaddr_storage dst = { };
-	struct l5_door *door;
-	struct l5_payer payer;
-	bool forged = false;
+	u64 key;
 	u8 why;
 
 	if (!l5_door_wants(listener))
@@ -586,58 +503,10 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 		WRITE_ONCE(l5->reason, why);
 		return;
 	}
-	door = l5_door_get(listener, bsk);
-	if (!door)
-		return;
-	if (l5_payer_get(&payer, l5->ln)) {
-		l5_door_put(door);
-		return;
-	}
-	rd = l5_rdma_alloc(l5->ln, GFP_KERNEL_ACCOUNT);
-	if (!rd) {
-		l5_payer_put(&payer);
-		l5_door_put(door);
-		return;
-	}
 	lock_sock(bsk);
-	rd->key = (u64)READ_ONCE(tp->copied_seq) << 32 | tp->write_seq;
-	l5_ends_of(bsk, L5_SERVER, &rd->ends);
+	key = (u64)READ_ONCE(tp->copied_seq) << 32 | tp->write_seq;
 	release_sock(bsk);
-	rd->token = l5_token(rd->key);
-	rd->end = L5_SERVER;
-
-	spin_lock_bh(&l5_door_lock);
-	early = l5_door_find(l5->ln, rd->token, true);
-	if (early && !l5_door_genuine(rd, early->id, &early->hello,
-				      early->peer_qpn)) {
-		/* it goes when its time is over */
-		forged = true;
-		early = NULL;
-	}
-	if (early) {
-		l5_door_del(early);
-		/* not the time that the answer gets */
-		l5_door_in_time(early);
-		early->key = rd->key;
-		early->ends = rd->ends;
-		kfree(rd);
-		/* the table's reference is the socket's now */
-		rd = early;
-	}
-	/* until it was asked, or nobody asks any more */
-	rd->door = door;
-	rd->payer = payer;
-	rd->mailbox = l5_mailbox_get(listener);
-	l5_rdma_got_socket(rd, l5);
-	if (early)
-		l5_rdma_do(rd, L5_DO_ACCEPT);
-	else
-		l5_door_add(rd);
-	spin_unlock_bh(&l5_door_lock);
-	if (forged)
-		l5_net_count(l5->ln, L5_STAT_RDMA_FORGED, 1);
-	if (!early)
-		l5_door_expire(rd, L5_HOPE);
+	l5_hope_begin(l5, key, listener);
 }
 
 /* No question is to come any more. */
@@ -703,12 +572,6 @@ static int l5_door_accept(struct l5_rdma *rd)
 	return err;
 }
 
-static void l5_door_asked_enough(struct l5_rdma *rd)
-{
-	if (test_and_clear_bit(L5_RD_ASKING, &rd->flags))
-		atomic_dec(&l5_door_asking);
-}
-
 /* Was there something meanwhile that wants the connection on TCP? */
 static bool l5_door_guarded(struct l5_rdma *rd)
 {
@@ -738,7 +601,7 @@ static int l5_door_up(struct l5_rdma *rd)
 	int err = 0;
 
 	l5_door_in_time(rd);
-	l5_door_asked_enough(rd);
+	l5_turn_leave(rd);
 	if (l5_rd(rd, L5_RD_DEAD) || l5_door_guarded(rd))
 		return 0;
 	if (!rd->server) {
@@ -798,7 +661,7 @@ static void l5_door_end(struct l5_rdma *rd)
 	l5_door_leave(rd);
 	l5_door_in_time(rd);
 	l5_door_quiet(rd);
-	l5_door_asked_enough(rd);
+	l5_turn_leave(rd);
 	l5_poller_del(rd);
 	/* which passes: who asks again may find room, or who accepts */
 	if (rd->server && rd->id && !l5_rd(rd, L5_RD_UP) && !rd->id->qp)
@@ -844,12 +707,7 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 	if (todo & BIT(L5_DO_EXPIRE) && l5_rd(rd, L5_RD_UP)) {
 		l5_move_tick(rd);
 	} else if (todo & BIT(L5_DO_EXPIRE) && !READ_ONCE(rd->id)) {
-		if (rd->end == L5_SERVER) {
-			l5_move_hope_ends(rd);
-			l5_door_leave(rd);
-		} else {
-			todo |= BIT(L5_DO_ASK);
-		}
+		todo |= BIT(L5_DO_ASK);
 	} else if (todo & BIT(L5_DO_EXPIRE)) {
 		l5_door_fail(rd, rd->server ? L5_REASON_RDMA :
 					      L5_REASON_SILENT);
@@ -891,7 +749,14 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
  */
 int __init l5_door_init(void)
 {
-	return l5_knock_init();
+	int err = l5_hope_init();
+
+	if (err)
+		return err;
+	err = l5_knock_init();
+	if (err)
+		l5_hope_exit();
+	return err;
 }
 
 /**
@@ -902,4 +767,7 @@ void l5_door_exit(void)
 	l5_knock_exit();
 	WRITE_ONCE(l5_door_closing, true);
 	wait_event(l5_door_idle, !atomic_read(&l5_door_ids));
+	/* of those without an id */
+	flush_workqueue(l5_wq);
+	l5_hope_exit();
 }

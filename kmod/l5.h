@@ -100,6 +100,7 @@
 			       L5_RING_MIN))
 
 struct l5_rdma;
+struct l5_hope;
 struct l5_door;
 struct l5_mailbox;
 struct l5_poller;
@@ -369,7 +370,8 @@ struct l5_opts {
  * @late: &enum l5_lateness, under the bucket lock of its meeting
  * @inq: option TCP_INQ is set
  * @conn: see the top of this file
- * @rd: what may come of RDMA, NULL if nothing can; for life
+ * @rd: what may come of RDMA, NULL as long as there is no question; for life
+ * @hope: of an accepted one that may be asked, see hope.c; for life
  * @payer: of a listener: who pays for connections that wait for accept();
  *	for life once it is there
  * @door: of a listener that answers for RDMA
@@ -420,6 +422,7 @@ struct l5_sock {
 	spinlock_t err_lock;
 	struct l5_conn *conn;
 	struct l5_rdma *rd;
+	struct l5_hope *hope;
 	struct l5_payer payer;
 	struct l5_door *door;
 	struct l5_mailbox *mailbox;
@@ -545,11 +548,15 @@ void l5_defer_drop(struct l5_sock *l5);
 /* acct.c */
 extern unsigned long l5_host_max_kb;
 extern unsigned long l5_user_max_kb;
+extern unsigned int l5_host_rdma_max;
+extern unsigned int l5_user_rdma_max;
 void l5_acct_init(void);
 unsigned long l5_host_pages(void);
 int l5_payer_get(struct l5_payer *p, struct l5_net *ln);
 void l5_payer_copy(struct l5_payer *p, const struct l5_payer *from);
 void l5_payer_put(struct l5_payer *p);
+bool l5_qp_get(const struct l5_payer *p, struct l5_net *ln);
+void l5_qp_put(const struct l5_payer *p, struct l5_net *ln);
 
 /* conn.c */
 struct l5_conn *l5_conn_make(const struct l5_payer *payer);
@@ -793,7 +800,8 @@ struct l5_stats {
  * @rdma_safe: net.l5.rdma_safe: how others may, see order.c
  * @rdma_chain: net.l5.rdma_chain: whether one post is for a whole batch
  * @rdma_now: queue pairs there are
- * @door_early: questions for sockets not accepted yet, under l5_door_lock
+ * @rdma_hopes: accepted sockets that may yet be asked
+ * @rdma_early: questions for sockets not accepted yet
  * @poller: the thread, see poller.c
  * @acct: memory charged
  * @stats: counters
@@ -822,7 +830,8 @@ struct l5_net {
 	unsigned int rdma_safe;
 	unsigned int rdma_chain;
 	atomic_t rdma_now;
-	int door_early;
+	atomic_t rdma_hopes;
+	atomic_t rdma_early;
 	struct l5_poller *poller;
 	struct l5_acct *acct;
 	struct l5_stats __percpu *stats;
@@ -852,6 +861,13 @@ static inline void l5_count(const struct l5_sock *l5, int stat, u64 n)
 	l5_net_count(l5->ln, stat, n);
 }
 
+/* What takes the bytes of a sender, see l5_move_tx_begin(). */
+enum l5_tx {
+	L5_TX_TCP,
+	L5_TX_COUNTED,	/* TCP, and it is to be said when it has */
+	L5_TX_RINGS,
+};
+
 /* RDMA: see rdma.h. Without it in the kernel there is none of this. */
 #ifdef L5_WITH_RDMA
 
@@ -871,8 +887,12 @@ void l5_rdma_arm_room(struct l5_sock *l5, u32 low);
 void l5_rdma_bell(struct l5_conn *conn);
 void l5_rdma_fin(struct l5_conn *conn);
 
+/* hope.c */
+bool l5_may_move(const struct l5_sock *l5);
+enum l5_tx l5_move_tx_begin(struct l5_sock *l5);
+void l5_move_tx_end(struct l5_sock *l5);
+
 /* move.c */
-struct l5_rdma *l5_move_hope(struct l5_sock *l5);
 bool l5_tx_moved(struct l5_sock *l5);
 bool l5_rx_moved(struct l5_sock *l5);
 bool l5_rdma_lost(const struct l5_sock *l5);
@@ -880,8 +900,6 @@ bool l5_rdma_rx_over(const struct l5_sock *l5);
 bool l5_rdma_says_end(const struct l5_sock *l5);
 int l5_rdma_rx_end(struct l5_sock *l5);
 int l5_rdma_tcp_end(struct l5_sock *l5);
-bool l5_rdma_tx_begin(struct l5_rdma *rd);
-void l5_rdma_tx_end(struct l5_rdma *rd);
 void l5_rdma_rx_look(struct l5_sock *l5);
 int l5_move_stop(struct l5_sock *l5, enum l5_reason why);
 void l5_move_fin_in(struct l5_sock *l5);
@@ -923,7 +941,13 @@ static inline void l5_rdma_arm(struct l5_sock *l5) { }
 static inline void l5_rdma_arm_room(struct l5_sock *l5, u32 low) { }
 static inline void l5_rdma_bell(struct l5_conn *conn) { }
 static inline void l5_rdma_fin(struct l5_conn *conn) { }
-static inline struct l5_rdma *l5_move_hope(struct l5_sock *l5) { return NULL; }
+static inline bool l5_may_move(const struct l5_sock *l5) { return false; }
+static inline enum l5_tx l5_move_tx_begin(struct l5_sock *l5)
+{
+	return L5_TX_TCP;
+}
+
+static inline void l5_move_tx_end(struct l5_sock *l5) { }
 static inline bool l5_tx_moved(struct l5_sock *l5) { return true; }
 static inline bool l5_rx_moved(struct l5_sock *l5) { return true; }
 static inline bool l5_rdma_lost(const struct l5_sock *l5) { return false; }
@@ -931,8 +955,6 @@ static inline bool l5_rdma_rx_over(const struct l5_sock *l5) { return false; }
 static inline bool l5_rdma_says_end(const struct l5_sock *l5) { return true; }
 static inline int l5_rdma_rx_end(struct l5_sock *l5) { return 0; }
 static inline int l5_rdma_tcp_end(struct l5_sock *l5) { return 0; }
-static inline bool l5_rdma_tx_begin(struct l5_rdma *rd) { return true; }
-static inline void l5_rdma_tx_end(struct l5_rdma *rd) { }
 static inline void l5_rdma_rx_look(struct l5_sock *l5) { }
 static inline int l5_move_stop(struct l5_sock *l5, enum l5_reason why)
 {

@@ -37,7 +37,12 @@ struct l5_memo {
 static struct l5_memo l5_memos[1 << L5_MEMO_BITS];
 static DEFINE_SPINLOCK(l5_memo_lock);
 
-static u64 l5_memo_who(const struct net *net, const struct sockaddr_storage *to)
+/**
+ * l5_memo_who() - a destination as a number
+ * @net: from there
+ * @to: to there
+ */
+u64 l5_memo_who(const struct net *net, const struct sockaddr_storage *to)
 {
 	static siphash_key_t key;
 	struct {

@@ -75,13 +75,8 @@ void l5_move_wake(struct l5_rdma *rd)
 	sock_put(sk);
 }
 
-/**
- * l5_move_hope() - what may come of RDMA
- * @l5: a socket that its bootstrap carries
- *
- * Return: it, or NULL if nothing can any more.
- */
-struct l5_rdma *l5_move_hope(struct l5_sock *l5)
+/* What may come of a question that was asked, NULL if nothing can any more. */
+static struct l5_rdma *l5_move_hope(struct l5_sock *l5)
 {
 	/* Y, pairs with l5_door_ask() */
 	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
@@ -90,32 +85,18 @@ struct l5_rdma *l5_move_hope(struct l5_sock *l5)
 }
 
 /**
- * l5_move_hope_ends() - nobody asks for an accepted socket so late
- * @rd: its
- *
- * Context: any.
- */
-void l5_move_hope_ends(struct l5_rdma *rd)
-{
-	l5_rdma_forget(rd);
-	/* who found it a moment before goes on */
-	if (!READ_ONCE(rd->id))
-		clear_bit(L5_RD_OPEN, &rd->flags);
-	l5_move_wake(rd);
-}
-
-/**
  * l5_rdma_got_socket() - a socket and what may come of RDMA for it
  * @rd: this
  * @l5: the socket, which takes a reference of the caller's
  *
- * Context: before anybody else can use the socket.
+ * Context: any.
  */
 void l5_rdma_got_socket(struct l5_rdma *rd, struct l5_sock *l5)
 {
 	spin_lock_bh(&rd->lock);
 	rd->l5 = l5;
 	spin_unlock_bh(&rd->lock);
+	/* Y, pairs with l5_may_move(): it is whole */
 	smp_store_release(&l5->rd, rd);
 }
 
@@ -300,10 +281,10 @@ static bool l5_move_look(struct l5_rdma *rd)
  */
 void l5_rdma_rx_look(struct l5_sock *l5)
 {
-	struct l5_rdma *rd = l5->rd;
+	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
 	bool over;
 
-	if (!l5_rd(rd, L5_RD_RX_CUT) || l5_rd(rd, L5_RD_RX_OVER))
+	if (!rd || !l5_rd(rd, L5_RD_RX_CUT) || l5_rd(rd, L5_RD_RX_OVER))
 		return;
 	spin_lock_bh(&rd->lock);
 	over = l5_move_look(rd);
@@ -724,9 +705,14 @@ void l5_move_unused(struct l5_rdma *rd)
  */
 int l5_move_stop(struct l5_sock *l5, enum l5_reason why)
 {
-	struct l5_rdma *rd = l5_move_hope(l5);
+	struct l5_rdma *rd;
 	int err = 0;
 
+	if (l5_hope_end(l5)) {
+		WRITE_ONCE(l5->reason, L5_REASON_OPTION);
+		return 0;
+	}
+	rd = l5_move_hope(l5);
 	if (!rd)
 		return 0;
 	l5_rdma_forget(rd);
@@ -804,11 +790,11 @@ void l5_move_wait(struct l5_sock *l5)
  */
 bool l5_rdma_undecided(struct l5_sock *l5)
 {
-	struct l5_rdma *rd = l5_move_hope(l5);
+	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
 	int state = l5_state(l5);
 
-	return rd && (state == L5_BASE || state == L5_MOVING) &&
-	       !l5_rd(rd, L5_RD_DEAD);
+	return l5_may_move(l5) && (state == L5_BASE || state == L5_MOVING) &&
+	       !(rd && l5_rd(rd, L5_RD_DEAD));
 }
 
 /**
@@ -822,9 +808,12 @@ bool l5_rdma_undecided(struct l5_sock *l5)
  */
 void l5_rdma_abandon(struct l5_sock *l5)
 {
-	struct l5_rdma *rd = l5->rd;
+	struct l5_rdma *rd;
 
 	lockdep_assert_held(&l5->lock);
+	if (l5_hope_end(l5))
+		return;
+	rd = l5->rd;
 	if (!rd)
 		return;
 	l5_rdma_forget(rd);
@@ -845,8 +834,11 @@ void l5_rdma_abandon(struct l5_sock *l5)
  */
 void l5_rdma_detach(struct l5_sock *l5, bool reset)
 {
-	struct l5_rdma *rd = l5->rd;
+	struct l5_rdma *rd;
 
+	/* from here on there comes no other */
+	l5_hope_free(l5);
+	rd = l5->rd;
 	if (!rd)
 		return;
 	mutex_lock(&l5->lock);
@@ -878,6 +870,10 @@ void l5_rdma_get_info(struct l5_sock *l5, struct l5_rdma_info *info)
 {
 	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
 
+	if (!rd && l5->hope) {
+		info->notify = READ_ONCE(l5->ln->rdma_notify);
+		info->state = l5_may_move(l5) ? L5_RDMA_OPEN : L5_RDMA_NONE;
+	}
 	if (!rd)
 		return;
 	spin_lock_bh(&rd->lock);

@@ -59,6 +59,8 @@ enum {
 	L5_CTL_RDMA_CHAIN,
 	L5_CTL_HOST_MAX_KB,	/* from here on the host's alone */
 	L5_CTL_USER_MAX_KB,
+	L5_CTL_HOST_RDMA_MAX,
+	L5_CTL_USER_RDMA_MAX,
 	L5_CTL_MAX,
 	L5_CTL_HOST = L5_CTL_HOST_MAX_KB
 };
@@ -215,6 +217,24 @@ static const struct ctl_table l5_sysctls[] = {
 		.mode		= 0644,
 		.proc_handler	= proc_doulongvec_minmax,
 	},
+	[L5_CTL_HOST_RDMA_MAX] = {
+		.procname	= "host_rdma_max",
+		.data		= &l5_host_rdma_max,
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_rdma_max_max,
+	},
+	[L5_CTL_USER_RDMA_MAX] = {
+		.procname	= "user_rdma_max",
+		.data		= &l5_user_rdma_max,
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_rdma_max_max,
+	},
 	L5_SYSCTL_END
 };
 
@@ -323,6 +343,7 @@ static int l5_stat_show(struct seq_file *seq, void *v)
 		seq_printf(seq, "host_reserved_kb %lu\n",
 			   l5_host_pages() << (PAGE_SHIFT - 10));
 	seq_printf(seq, "rdma_now %d\n", atomic_read(&ln->rdma_now));
+	seq_printf(seq, "rdma_hopes %d\n", atomic_read(&ln->rdma_hopes));
 	seq_printf(seq, "pairs %lu\n", atomic_long_read(&ln->acct->pairs));
 	return 0;
 }

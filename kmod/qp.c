@@ -10,6 +10,13 @@
 
 #include "rdma.h"
 
+/*
+ * No task is to be killed for it in a memory cgroup that is full: a connection
+ * does without RDMA.
+ */
+#define L5_RDMA_GFP	(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | \
+			 __GFP_NOWARN)
+
 /* End of an object that may be looked at without a reference */
 static void l5_rdma_free_rcu(struct rcu_head *rcu)
 {
@@ -33,8 +40,10 @@ void l5_rdma_put(struct l5_rdma *rd)
 static void l5_rdma_work(struct work_struct *work)
 {
 	struct l5_rdma *rd = container_of(work, struct l5_rdma, work);
+	struct mem_cgroup *old = set_active_memcg(READ_ONCE(rd->payer.memcg));
 
 	l5_door_work(rd, xchg(&rd->todo, 0));
+	set_active_memcg(old);
 	l5_rdma_put(rd);
 }
 
@@ -64,6 +73,7 @@ struct l5_rdma *l5_rdma_alloc(struct l5_net *ln, gfp_t gfp)
 	spin_lock_init(&rd->lock);
 	INIT_HLIST_NODE(&rd->node);
 	INIT_LIST_HEAD(&rd->poll_node);
+	INIT_LIST_HEAD(&rd->turn_node);
 	INIT_WORK(&rd->work, l5_rdma_work);
 	INIT_DELAYED_WORK(&rd->expire, l5_rdma_expired);
 	init_waitqueue_head(&rd->wait);
@@ -112,8 +122,7 @@ static void l5_rdma_unbuffer(struct l5_rdma *rd, void **p, size_t len, u64 dma)
 static int l5_rdma_buffer(struct l5_rdma *rd, void **p, size_t len, u64 *dma)
 {
 	struct ib_device *dev = rd->id->device;
-	void *at = alloc_pages_exact(len, GFP_KERNEL_ACCOUNT | __GFP_ZERO |
-				     __GFP_NOWARN);
+	void *at = alloc_pages_exact(len, L5_RDMA_GFP | __GFP_ZERO);
 
 	if (!at)
 		return -ENOMEM;
@@ -226,7 +235,7 @@ static int l5_region_map(struct l5_rdma *rd, struct l5_region *r,
 {
 	int i, m;
 
-	r->sg = kvcalloc(n, sizeof(*r->sg), GFP_KERNEL_ACCOUNT);
+	r->sg = kvcalloc(n, sizeof(*r->sg), L5_RDMA_GFP);
 	if (!r->sg)
 		return -ENOMEM;
 	sg_init_table(r->sg, n);
@@ -290,15 +299,11 @@ static int l5_rdma_receives(struct l5_rdma *rd)
 	return err;
 }
 
-/* One more, if the namespace may have one. */
+/* One more, if there may be one. */
 static bool l5_rdma_count(struct l5_rdma *rd)
 {
-	struct l5_net *ln = rd->ln;
-
-	if (atomic_inc_return(&ln->rdma_now) > (int)READ_ONCE(ln->rdma_max)) {
-		atomic_dec(&ln->rdma_now);
+	if (!l5_qp_get(&rd->payer, rd->ln))
 		return false;
-	}
 	set_bit(L5_RD_COUNTED, &rd->flags);
 	return true;
 }
@@ -308,7 +313,7 @@ static bool l5_rdma_count(struct l5_rdma *rd)
  * @rd: whose @id has a device
  *
  * Context: may sleep.
- * Return: 0, -EDQUOT at the namespace's limit, or why not.
+ * Return: 0, -EDQUOT at a limit, or why not.
  */
 int l5_rdma_create(struct l5_rdma *rd)
 {
@@ -518,7 +523,7 @@ void l5_rdma_destroy(struct l5_rdma *rd)
 	rd->pd = NULL;
 	rd->cq = NULL;
 	if (test_and_clear_bit(L5_RD_COUNTED, &rd->flags))
-		atomic_dec(&rd->ln->rdma_now);
+		l5_qp_put(&rd->payer, rd->ln);
 	/* what keeps the namespace of a closed socket */
 	rdma_destroy_id(rd->id);
 	rd->id = NULL;

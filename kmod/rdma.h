@@ -2,15 +2,18 @@
 /*
  * AF_L5 between hosts: the objects of RDMA, who owns them, which lock guards
  * what. In the order of a connection's life: rdma_dev.c knows the devices,
- * knock.c listens, door.c asks and answers, guard.c says which connections are
- * left alone, seal.c says what both show of their secret, order.c how records
- * may be published, memo.c remembers the answers, qp.c makes what a connection
+ * knock.c listens, hope.c keeps the sockets that may be asked, door.c asks and
+ * answers, guard.c says which connections are left alone, seal.c says what both
+ * show of their secret, order.c how records may be published, turn.c says whose
+ * turn it is to ask, memo.c remembers the answers, qp.c makes what a connection
  * takes of the device, move.c takes the bytes from TCP to the rings, rdma.c
  * keeps the rings of both hosts alike, by the work requests of post.c, poller.c
  * sends for processes that do not want to call.
  *
  * Objects
  *
+ *   l5_hope     of an accepted socket that may be asked, what the question is
+ *               to find; the socket's, see hope.c
  *   l5_rdma     what one end has of RDMA, from the question to the end of its
  *               queue pair. Referenced by its l5_sock, by its cm id, by its
  *               l5_conn, by each work that is queued.
@@ -24,13 +27,16 @@
  * it writes and reads; so those outlive the socket until all is said.
  *
  * Everything that sleeps is done by one work per l5_rdma, which the workqueue
- * never runs twice at a time. l5_rdma_do() asks for it.
+ * never runs twice at a time. l5_rdma_do() asks for it. What it and the events
+ * of the connection manager allocate is charged to @payer's memory cgroup.
  *
  * Locks, inside those of l5.h
  *
  *   l5_door_mutex     the listening cm ids; then rdma_cm's own, whose handlers
  *                     do not take it
- *   l5_door_lock      (spin, bh) who is looked for by its secret
+ *   l5_hopes bucket   (spin, bh) who is looked for by its secret
+ *   l5_hope.lock      (spin, bh) who counts its senders inside TCP
+ *   l5_turn_lock      (spin, bh) who asks which destination
  *   l5_rdma.lock      (spin, bh) its flags, its socket, its send queue
  *
  * Completions come in softirq context and take the last one.
@@ -64,9 +70,9 @@
 #define L5_RD_ARM	16	/* asked to be woken, no wake came yet */
 #define L5_RD_PEER_ARM	17	/* the peer asked */
 #define L5_RD_ROOM	18	/* asked for room, no answer yet */
-#define L5_RD_COUNTED	19	/* counted against net.l5.rdma_max */
+#define L5_RD_COUNTED	19	/* counted, see l5_qp_get() */
 #define L5_RD_BROKEN	20	/* it failed, and records may be lost */
-#define L5_RD_ASKING	21	/* counts among those that ask */
+#define L5_RD_ASKING	21	/* it is its turn to ask */
 
 /* Bits of l5_rdma.todo */
 #define L5_DO_ASK	0
@@ -106,9 +112,9 @@
  * have failed it is stuck.
  */
 #define L5_STUCK	(15 * HZ)
-/* After that no question comes for an accepted socket any more. */
-#define L5_HOPE		(30 * HZ)
-/* And so long it is given to flush them all, before it loses the queue pair. */
+/* How long a question waits for accept(), and an answer to arrive. */
+#define L5_DOOR_PATIENCE (10 * HZ)
+/* A device may take so long to flush a queue pair, or it loses it. */
 #define L5_DRAIN_WAIT	(5 * HZ)
 /* How often an end looks after a peer that it waits for. */
 #define L5_TICK		(2 * HZ)
@@ -234,14 +240,16 @@ struct l5_region {
  * @ln: its namespace's part; there as long as a socket or @id is
  * @conn: the rings, from when they are needed
  * @end: which end of them this is
- * @payer: who pays for them, of a server
+ * @payer: who pays for them, and for all else; known once there is a socket
  * @key: the secret of the TCP connection, as both see it
  * @token: what a question for it says of @key
  * @ends: the addresses of the TCP connection, of who knows @key
  * @qpn: number of the own queue pair, once something was said of it
  * @peer_qpn: the peer's
  * @door: where it is asked, as long as it may be
- * @node: in the table of who is looked for
+ * @node: among the questions that came too early
+ * @turn: of which destination it is, from the wish to ask to the answer
+ * @turn_node: of those that wait for their turn there
  * @since: jiffies when it was made: of a client, to ask
  * @work: see the top of this file
  * @todo: L5_DO_*
@@ -320,6 +328,8 @@ struct l5_rdma {
 	u32 peer_qpn;
 	struct l5_door *door;
 	struct hlist_node node;
+	struct l5_turn *turn;
+	struct list_head turn_node;
 	unsigned long since;
 	struct work_struct work;
 	unsigned long todo;
@@ -456,10 +466,25 @@ u8 l5_order_way(u8 wish, u8 safe);
 bool l5_order_valid(const struct l5_hello *hello);
 void l5_order_agree(struct l5_rdma *rd);
 
+/* turn.c */
+int l5_turn_take(struct l5_rdma *rd, u64 who);
+void l5_turn_leave(struct l5_rdma *rd);
+
 /* memo.c */
+u64 l5_memo_who(const struct net *net, const struct sockaddr_storage *to);
 u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to);
 void l5_memo_keep(struct l5_rdma *rd, const struct net *net, u8 reason);
 void l5_memo_drop(const struct l5_rdma *rd, const struct net *net);
+
+/* hope.c */
+int l5_hope_init(void);
+void l5_hope_exit(void);
+int l5_hope_asked(struct l5_net *ln, struct rdma_cm_id *id,
+		  const struct rdma_conn_param *p, struct l5_rdma **found);
+void l5_hope_begin(struct l5_sock *l5, u64 key, struct l5_sock *listener);
+bool l5_hope_end(struct l5_sock *l5);
+void l5_hope_free(struct l5_sock *l5);
+void l5_rdma_forget(struct l5_rdma *rd);
 
 /* knock.c */
 int l5_knock_init(void);
@@ -498,8 +523,9 @@ void l5_door_addr(const struct sock *sk, struct sockaddr_storage *to,
 int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 		  const struct rdma_conn_param *p);
 void l5_rdma_do(struct l5_rdma *rd, int what);
-void l5_rdma_forget(struct l5_rdma *rd);
 void l5_door_expire(struct l5_rdma *rd, unsigned long delay);
+void l5_door_in_time(struct l5_rdma *rd);
+void l5_door_hold(struct l5_rdma *rd, struct rdma_cm_id *id);
 void l5_door_work(struct l5_rdma *rd, unsigned long todo);
 
 /* move.c */
@@ -509,7 +535,8 @@ void l5_move_ready(struct l5_rdma *rd);
 void l5_move_cut_in(struct l5_rdma *rd, u32 seq);
 void l5_move_acked(struct l5_rdma *rd);
 void l5_move_unread(struct l5_rdma *rd);
-void l5_move_hope_ends(struct l5_rdma *rd);
+bool l5_rdma_tx_begin(struct l5_rdma *rd);
+void l5_rdma_tx_end(struct l5_rdma *rd);
 void l5_move_tick(struct l5_rdma *rd);
 void l5_move_over(struct l5_rdma *rd);
 void l5_move_unused(struct l5_rdma *rd);
