@@ -709,7 +709,7 @@ int l5_move_stop(struct l5_sock *l5, enum l5_reason why)
 	int err = 0;
 
 	if (l5_hope_end(l5)) {
-		WRITE_ONCE(l5->reason, L5_REASON_OPTION);
+		WRITE_ONCE(l5->reason, why);
 		return 0;
 	}
 	rd = l5_move_hope(l5);
