@@ -243,12 +243,12 @@ def outage(t):
     for p in (s, c):
         p.tell()
     ends = over(t, 'with a long limit', s, c)
-    # That of Linux 6.12 does not always send again what was lost for long.
+    # With Linux 6.12 it was not, in two runs of two, and why is not known.
     if t.a.sh('uname -r')['out'].startswith('6.1.'):
         t.check(all(e and e['rx_end'] == 'eof' and e['tx_end'] == 'shut'
                     for e in ends), 'with a long limit: survived', ends)
     else:
-        t.skip('with a long limit: survived', 'rxe')
+        t.skip('with a long limit: survived', 'not with this kernel')
     for m in (t.a, t.b):
         m.sysctl('rdma_timeout_ms', 1000)
     s, c = flood(t, t.b)
