@@ -465,7 +465,9 @@ void l5_move_unread(struct l5_rdma *rd)
 		return;
 	/* the release of the socket waits for the mutex */
 	mutex_lock(&l5->lock);
-	if (READ_ONCE(rd->l5))
+	/* a peer may say so of a connection that has not moved: no rings then */
+	if (READ_ONCE(rd->l5) &&
+	    (l5_state(l5) == L5_MOVING || l5_state(l5) == L5_SHM))
 		l5_send_to_closed(l5);
 	mutex_unlock(&l5->lock);
 	sock_put(&l5->sk);
