@@ -1047,19 +1047,16 @@ int l5_shutdown(struct socket *sock, int how)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
 	bool listens, ended;
-	struct l5_rdma *rd;
+	enum l5_tx tx;
 	int err;
 
 	mutex_lock(&l5->lock);
 	/* a half-open meeting is not worth waiting for */
 	l5_meet_stay(l5, L5_REASON_TIMEOUT);
 	/* a FIN is the last that TCP carries, or comes after a cut is known */
-	rd = l5_move_hope(l5);
-	if (rd && !l5_rdma_tx_begin(rd)) {
-		rd = NULL;
-		if (how == SHUT_WR || how == SHUT_RDWR)
-			l5_move_wait_acked(l5);
-	}
+	tx = l5_move_tx_begin(l5);
+	if (tx == L5_TX_RINGS && (how == SHUT_WR || how == SHUT_RDWR))
+		l5_move_wait_acked(l5);
 	if (l5_tx_rings(l5) || l5_rx_rings(l5))
 		l5_shutdown_ring(l5, how);
 	/* TCP stops listening, AF_UNIX only refuses */
@@ -1067,8 +1064,8 @@ int l5_shutdown(struct socket *sock, int how)
 	if (listens && (how == SHUT_RD || how == SHUT_RDWR))
 		l5_meet_close(l5);
 	err = l5->boot->ops->shutdown(l5->boot, how);
-	if (rd)
-		l5_rdma_tx_end(rd);
+	if (tx == L5_TX_COUNTED)
+		l5_move_tx_end(l5);
 	if (l5_state(l5) == L5_SHM)
 		l5_shutdown_closed(l5);
 	ended = listens && l5_listen_ended(l5);

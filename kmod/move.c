@@ -36,8 +36,13 @@
 
 #include "rdma.h"
 
-/* A FIN waits so long for the peer's answer to a cut: a hostile host's. */
+/*
+ * A FIN waits so long for the peer's answer to a cut: a hostile host's. That is
+ * to be longer than a lost packet takes, and nobody is to wait in close() for
+ * minutes.
+ */
 #define L5_CLOSE_WAIT	(5 * HZ)
+#define L5_CLOSE_WAIT_MAX (15 * HZ)
 /* And the connection itself does. */
 #define L5_ACK_WAIT	(20 * HZ)
 /* And for so long may records be behind the FIN. */
@@ -70,13 +75,8 @@ void l5_move_wake(struct l5_rdma *rd)
 	sock_put(sk);
 }
 
-/**
- * l5_move_hope() - what may come of RDMA
- * @l5: a socket that its bootstrap carries
- *
- * Return: it, or NULL if nothing can any more.
- */
-struct l5_rdma *l5_move_hope(struct l5_sock *l5)
+/* What may come of a question that was asked, NULL if nothing can any more. */
+static struct l5_rdma *l5_move_hope(struct l5_sock *l5)
 {
 	/* Y, pairs with l5_door_ask() */
 	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
@@ -85,32 +85,18 @@ struct l5_rdma *l5_move_hope(struct l5_sock *l5)
 }
 
 /**
- * l5_move_hope_ends() - nobody asks for an accepted socket so late
- * @rd: its
- *
- * Context: any.
- */
-void l5_move_hope_ends(struct l5_rdma *rd)
-{
-	l5_rdma_forget(rd);
-	/* who found it a moment before goes on */
-	if (!READ_ONCE(rd->id))
-		clear_bit(L5_RD_OPEN, &rd->flags);
-	l5_move_wake(rd);
-}
-
-/**
  * l5_rdma_got_socket() - a socket and what may come of RDMA for it
  * @rd: this
  * @l5: the socket, which takes a reference of the caller's
  *
- * Context: before anybody else can use the socket.
+ * Context: any.
  */
 void l5_rdma_got_socket(struct l5_rdma *rd, struct l5_sock *l5)
 {
 	spin_lock_bh(&rd->lock);
 	rd->l5 = l5;
 	spin_unlock_bh(&rd->lock);
+	/* Y, pairs with l5_may_move(): it is whole */
 	smp_store_release(&l5->rd, rd);
 }
 
@@ -177,7 +163,8 @@ static bool l5_tcp_broken(const struct sock *bsk)
 static int l5_rdma_rx_lost(struct l5_sock *l5, struct l5_rdma *rd)
 {
 	int tcp = sock_error(l5->boot->sk), own = sock_error(&l5->sk);
-	int err = -READ_ONCE(rd->err) ?: tcp ?: own;
+	/* the queue pair goes when TCP has: first what ended that */
+	int err = tcp ?: -READ_ONCE(rd->err) ?: own;
 
 	/* TCP's name for a reset after a FIN, made for a sender */
 	return err && err != -EPIPE ? err : -ECONNRESET;
@@ -294,10 +281,10 @@ static bool l5_move_look(struct l5_rdma *rd)
  */
 void l5_rdma_rx_look(struct l5_sock *l5)
 {
-	struct l5_rdma *rd = l5->rd;
+	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
 	bool over;
 
-	if (!l5_rd(rd, L5_RD_RX_CUT) || l5_rd(rd, L5_RD_RX_OVER))
+	if (!rd || !l5_rd(rd, L5_RD_RX_CUT) || l5_rd(rd, L5_RD_RX_OVER))
 		return;
 	spin_lock_bh(&rd->lock);
 	over = l5_move_look(rd);
@@ -374,6 +361,22 @@ static struct l5_sock *l5_move_socket(struct l5_rdma *rd)
 	return l5;
 }
 
+/*
+ * Is the question for room to be asked again? If the device has sent the last
+ * one, yes: the peer may be gone. If not, too: what comes after something that
+ * was lost has the peer's device ask for that, and some forget to send it again
+ * by themselves (rxe, after it could not send). But less and less, and other
+ * messages must find a place in the queue, since the network may be away for
+ * long.
+ */
+static bool l5_move_asks_again(const struct l5_rdma *rd)
+{
+	if ((s32)(rd->done - rd->probe_no) >= 0)
+		return true;
+	return is_power_of_2((jiffies - rd->probe_at) / L5_TICK) &&
+	       rd->posted - rd->done < L5_SQ - L5_SQ_OTHERS;
+}
+
 /**
  * l5_move_tick() - does the peer leave this end waiting for too long?
  * @rd: of this end, whose queue pair is up
@@ -391,7 +394,8 @@ void l5_move_tick(struct l5_rdma *rd)
 	spin_lock_bh(&rd->lock);
 	if (l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_ACKED) &&
 	    !l5_rd(rd, L5_RD_PEER_CLOSED)) {
-		late = time_after(jiffies, rd->cut_at + L5_ACK_WAIT);
+		late = time_after(jiffies, rd->cut_at +
+				  l5_rdma_patience(rd, L5_ACK_WAIT));
 		more = true;
 	}
 	bsk = rd->l5 ? rd->l5->boot->sk : NULL;
@@ -402,15 +406,18 @@ void l5_move_tick(struct l5_rdma *rd)
 	if (fin && l5_rd(rd, L5_RD_RX_CUT) && !l5_rd(rd, L5_RD_PEER_FIN)) {
 		if (!rd->fin_at)
 			rd->fin_at = jiffies ?: 1;
-		late |= time_after(jiffies, rd->fin_at + L5_FIN_WAIT);
+		late |= time_after(jiffies, rd->fin_at +
+				   l5_rdma_patience(rd, L5_FIN_WAIT));
 		more = true;
 	}
 	if ((s32)(rd->done - rd->probe_no) < 0 &&
-	    time_after(jiffies, rd->probe_at + L5_STUCK)) {
+	    time_after(jiffies, rd->probe_at + rd->timeout + L5_STUCK)) {
 		rd->stuck = true;
 		late = true;
 	} else if (l5_rd(rd, L5_RD_ROOM)) {
-		l5_rdma_probe(rd);
+		if (l5_move_asks_again(rd))
+			l5_rdma_probe(rd);
+		more = true;
 	}
 	spin_unlock_bh(&rd->lock);
 	if (late)
@@ -498,7 +505,7 @@ void l5_move_begin(struct l5_rdma *rd)
 		l5->conn = rd->conn;
 	}
 	l5->end = rd->end;
-	if (rd->hello.notify == L5_NOTIFY_ONE)
+	if (rd->peer_notify == L5_NOTIFY_ONE)
 		rd->conn->end[!rd->end].late_key = rd->key ?: 1;
 	rcu_assign_pointer(rd->conn->end[rd->end].sk, &l5->sk);
 	spin_lock_bh(&rd->lock);
@@ -631,6 +638,9 @@ void l5_move_over(struct l5_rdma *rd)
 		if (!l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_RX_CUT))
 			l5_move_stays(rd, rd->l5);
 		broken = l5_move_broken(rd, bsk);
+		/* what ended TCP took the queue pair along: the peer's reset */
+		if (READ_ONCE(bsk->sk_state) == TCP_CLOSE)
+			err = READ_ONCE(bsk->sk_err) ?: err;
 		if (broken) {
 			l5_count(rd->l5, L5_STAT_RDMA_BROKEN, 1);
 			rd->err = err;
@@ -661,16 +671,48 @@ void l5_move_over(struct l5_rdma *rd)
 }
 
 /**
+ * l5_move_unused() - there was a queue pair, and nothing has moved to it
+ * @rd: of this end, after l5_move_over()
+ *
+ * A client's socket has its rings from connect() on, and they are made when the
+ * answer comes.
+ *
+ * Context: may sleep.
+ */
+void l5_move_unused(struct l5_rdma *rd)
+{
+	struct l5_sock *l5 = l5_move_socket(rd);
+
+	if (!l5)
+		return;
+	mutex_lock(&l5->lock);
+	if (READ_ONCE(rd->l5) && l5_state(l5) == L5_BASE && rd->conn &&
+	    l5->conn == rd->conn) {
+		l5_meet_cancel(l5);
+		l5->conn = NULL;
+		l5_conn_put(rd->conn);
+	}
+	mutex_unlock(&l5->lock);
+	sock_put(&l5->sk);
+}
+
+/**
  * l5_move_stop() - an option wants TCP itself
  * @l5: the socket
+ * @why: the reason to stay there
  *
  * Return: 0, or -EOPNOTSUPP if it is too late for that.
  */
-int l5_move_stop(struct l5_sock *l5)
+int l5_move_stop(struct l5_sock *l5, enum l5_reason why)
 {
-	struct l5_rdma *rd = l5_move_hope(l5);
+	struct l5_rdma *rd;
 	int err = 0;
 
+	if (l5_hope_end(l5)) {
+		WRITE_ONCE(l5->reason, why);
+		return 0;
+	}
+	rd = l5_move_hope(l5);
 	if (!rd)
 		return 0;
 	l5_rdma_forget(rd);
@@ -679,7 +721,7 @@ int l5_move_stop(struct l5_sock *l5)
 		err = -EOPNOTSUPP;
 	} else {
 		clear_bit(L5_RD_OPEN, &rd->flags);
-		rd->bye = L5_REASON_OPTION;
+		rd->bye = why;
 	}
 	spin_unlock_bh(&rd->lock);
 	/* also a question that is not asked yet */
@@ -695,18 +737,21 @@ int l5_move_stop(struct l5_sock *l5)
  * If it never will, no FIN may tell it that the stream ends where TCP does: a
  * reset does then.
  *
- * Context: may sleep, for as long as an answer takes, or L5_CLOSE_WAIT.
+ * Context: may sleep, for as long as an answer takes, or L5_CLOSE_WAIT_MAX.
  */
 void l5_move_wait_acked(struct l5_sock *l5)
 {
 	struct l5_rdma *rd = l5->rd;
+	unsigned long patience;
 
 	/* not for a socket that was used again, see l5_rdma_abandon() */
 	if (!rd || !l5_rd(rd, L5_RD_CUT) || !l5_rd(rd, L5_RD_OPEN))
 		return;
+	patience = clamp_t(unsigned long, rd->timeout / 2, L5_CLOSE_WAIT,
+			   L5_CLOSE_WAIT_MAX);
 	wait_event_timeout(rd->wait, l5_rd(rd, L5_RD_ACKED) ||
 			   l5_rd(rd, L5_RD_PEER_CLOSED) ||
-			   l5_rd(rd, L5_RD_OVER), L5_CLOSE_WAIT);
+			   l5_rd(rd, L5_RD_OVER), patience);
 	if (!l5_rd(rd, L5_RD_ACKED) && !l5_rd(rd, L5_RD_PEER_CLOSED))
 		tcp_abort(l5->boot->sk, ECONNRESET);
 }
@@ -745,11 +790,11 @@ void l5_move_wait(struct l5_sock *l5)
  */
 bool l5_rdma_undecided(struct l5_sock *l5)
 {
-	struct l5_rdma *rd = l5_move_hope(l5);
+	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
 	int state = l5_state(l5);
 
-	return rd && (state == L5_BASE || state == L5_MOVING) &&
-	       !l5_rd(rd, L5_RD_DEAD);
+	return l5_may_move(l5) && (state == L5_BASE || state == L5_MOVING) &&
+	       !(rd && l5_rd(rd, L5_RD_DEAD));
 }
 
 /**
@@ -763,9 +808,12 @@ bool l5_rdma_undecided(struct l5_sock *l5)
  */
 void l5_rdma_abandon(struct l5_sock *l5)
 {
-	struct l5_rdma *rd = l5->rd;
+	struct l5_rdma *rd;
 
 	lockdep_assert_held(&l5->lock);
+	if (l5_hope_end(l5))
+		return;
+	rd = l5->rd;
 	if (!rd)
 		return;
 	l5_rdma_forget(rd);
@@ -773,6 +821,7 @@ void l5_rdma_abandon(struct l5_sock *l5)
 	rd->l5 = NULL;
 	clear_bit(L5_RD_OPEN, &rd->flags);
 	spin_unlock_bh(&rd->lock);
+	l5_mailbox_leave(rd);
 	l5_rdma_do(rd, L5_DO_END);
 }
 
@@ -785,8 +834,11 @@ void l5_rdma_abandon(struct l5_sock *l5)
  */
 void l5_rdma_detach(struct l5_sock *l5, bool reset)
 {
-	struct l5_rdma *rd = l5->rd;
+	struct l5_rdma *rd;
 
+	/* from here on there comes no other */
+	l5_hope_free(l5);
+	rd = l5->rd;
 	if (!rd)
 		return;
 	mutex_lock(&l5->lock);
@@ -804,6 +856,7 @@ void l5_rdma_detach(struct l5_sock *l5, bool reset)
 	spin_unlock_bh(&rd->lock);
 	WRITE_ONCE(l5->rd, NULL);
 	mutex_unlock(&l5->lock);
+	l5_mailbox_leave(rd);
 	l5_rdma_do(rd, L5_DO_END);
 	l5_rdma_put(rd);
 }
@@ -817,6 +870,10 @@ void l5_rdma_get_info(struct l5_sock *l5, struct l5_rdma_info *info)
 {
 	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
 
+	if (!rd && l5->hope) {
+		info->notify = READ_ONCE(l5->ln->rdma_notify);
+		info->state = l5_may_move(l5) ? L5_RDMA_OPEN : L5_RDMA_NONE;
+	}
 	if (!rd)
 		return;
 	spin_lock_bh(&rd->lock);

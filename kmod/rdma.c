@@ -176,8 +176,8 @@ void l5_rdma_arm(struct l5_sock *l5)
 	if (!rd || l5_rd(rd, L5_RD_ARM))
 		return;
 	/* each record of such a sender passes here, see l5_got_header() */
-	if (rd->hello.notify == L5_NOTIFY_IMM ||
-	    rd->hello.notify == L5_NOTIFY_SEND)
+	if (rd->peer_notify == L5_NOTIFY_IMM ||
+	    rd->peer_notify == L5_NOTIFY_SEND)
 		return;
 	pos = l5_ring_seen(l5, READ_ONCE(rd->arm_pos));
 	spin_lock_bh(&rd->lock);
@@ -331,7 +331,7 @@ static void l5_got_data(struct l5_rdma *rd, const struct l5_msg *msg, u32 have)
 	u64 pos = msg->pos;
 	u32 len = msg->arg;
 
-	if (len > have || rd->hello.notify != L5_NOTIFY_SEND) {
+	if (len > have || rd->peer_notify != L5_NOTIFY_SEND) {
 		l5_rdma_dead(rd, EPROTO);
 		return;
 	}
@@ -383,7 +383,7 @@ static void l5_got_imm(struct l5_rdma *rd, u32 len)
 	struct l5_end *ring = &rd->conn->end[!rd->end];
 	u64 pos = rd->imm_pos, end;
 
-	if (rd->hello.notify != L5_NOTIFY_IMM) {
+	if (rd->peer_notify != L5_NOTIFY_IMM) {
 		l5_got_wake(rd);
 		return;
 	}
@@ -439,6 +439,40 @@ static void l5_got(struct l5_rdma *rd, const struct l5_msg *msg, u32 len)
 	}
 }
 
+/**
+ * l5_rdma_heard() - the peer sends already
+ * @rd: of this end
+ *
+ * A server waits for the word that its answer has come; what comes by the queue
+ * pair says so, too, and the word may be lost.
+ *
+ * Context: any.
+ */
+void l5_rdma_heard(struct l5_rdma *rd)
+{
+	if (rd->server && !l5_rd(rd, L5_RD_UP))
+		l5_rdma_do(rd, L5_DO_HEARD);
+}
+
+/*
+ * Before this end is up, and has told the peer that it may write here, there is
+ * nothing else for the peer to say than the same, and that it closes.
+ */
+static void l5_got_early(struct l5_rdma *rd, const struct ib_wc *wc,
+			 const struct l5_msg *msg)
+{
+	bool early = wc->opcode == IB_WC_RECV &&
+		     wc->byte_len >= sizeof(*msg) &&
+		     (msg->type == L5_MSG_READY || msg->type == L5_MSG_CLOSE);
+
+	if (!early) {
+		l5_rdma_dead(rd, EPROTO);
+		return;
+	}
+	l5_got(rd, msg, 0);
+	l5_rdma_heard(rd);
+}
+
 static void l5_rdma_received(struct ib_cq *cq, struct ib_wc *wc);
 
 /**
@@ -475,7 +509,9 @@ static void l5_rdma_received(struct ib_cq *cq, struct ib_wc *wc)
 		l5_rdma_wc_error(rd, wc);
 		return;
 	}
-	if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM)
+	if (!l5_rd(rd, L5_RD_UP))
+		l5_got_early(rd, wc, msg);
+	else if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM)
 		l5_got_imm(rd, be32_to_cpu(wc->ex.imm_data));
 	else if (wc->byte_len >= sizeof(*msg))
 		l5_got(rd, msg, wc->byte_len - sizeof(*msg));
