@@ -211,7 +211,9 @@ static void l5_door_heard(struct l5_rdma *rd, struct rdma_cm_id *id,
 		l5_door_fail(rd, L5_REASON_PEER);
 		break;
 	case RDMA_CM_EVENT_UNREACHABLE:
-		l5_door_fail(rd, L5_REASON_SILENT);
+		/* all words that the answer has come were lost, not what followed */
+		if (!rd->server || !l5_rd(rd, L5_RD_UP))
+			l5_door_fail(rd, L5_REASON_SILENT);
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_DISCONNECTED:
@@ -489,6 +491,7 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	struct sock *bsk = l5->boot->sk;
 	const struct tcp_sock *tp = tcp_sk(bsk);
 	struct sockaddr_storage dst = { };
+	struct l5_door *door;
 	u64 key;
 	u8 why;
 
@@ -497,16 +500,21 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 	l5_door_addr(bsk, &dst, true);
 	if (l5_door_loopback(&dst))
 		return;
+	/* as a rule there is none, and what follows looks at routes */
+	door = l5_door_get(listener, bsk);
+	if (!door)
+		return;
 	why = l5_denied_rdma(listener) ? L5_REASON_DENIED :
 					 l5_guard_again(bsk);
 	if (why) {
 		WRITE_ONCE(l5->reason, why);
+		l5_door_put(door);
 		return;
 	}
 	lock_sock(bsk);
 	key = (u64)READ_ONCE(tp->copied_seq) << 32 | tp->write_seq;
 	release_sock(bsk);
-	l5_hope_begin(l5, key, listener);
+	l5_hope_begin(l5, key, listener, door);
 }
 
 /* No question is to come any more. */
@@ -725,10 +733,7 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 		l5_door_resolve(rd);
 	if (todo & BIT(L5_DO_ACCEPT) && !l5_door_guarded(rd))
 		err = l5_door_accept(rd);
-	/* here, since the connection manager's locks are not for softirqs */
-	if (todo & BIT(L5_DO_HEARD) && !err && !l5_rd(rd, L5_RD_UP))
-		rdma_notify(rd->id, IB_EVENT_COMM_EST);
-	if (todo & BIT(L5_DO_UP) && !err)
+	if (todo & BIT(L5_DO_UP) && !err && !l5_rd(rd, L5_RD_UP))
 		err = l5_door_up(rd);
 	/* the peer may have been up first */
 	if (todo & (BIT(L5_DO_MOVE) | BIT(L5_DO_UP)) && !err &&

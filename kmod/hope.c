@@ -318,20 +318,19 @@ static struct l5_rdma *l5_hope_early(struct l5_hopes *b,
  * @l5: the socket, which nobody else uses yet; no byte has moved
  * @key: the secret of its connection
  * @listener: where it was accepted
+ * @door: where it may be asked, a reference that goes to it
  *
  * Context: may sleep.
  */
-void l5_hope_begin(struct l5_sock *l5, u64 key, struct l5_sock *listener)
+void l5_hope_begin(struct l5_sock *l5, u64 key, struct l5_sock *listener,
+		   struct l5_door *door)
 {
-	struct l5_door *door = l5_door_get(listener, l5->boot->sk);
 	bool forged = false;
 	struct l5_hopes *b;
 	struct l5_rdma *rd;
 	struct l5_ends ends;
 	struct l5_hope *h;
 
-	if (!door)
-		return;
 	h = kmem_cache_zalloc(l5_hope_cache, GFP_KERNEL);
 	if (!h || l5_payer_get(&h->payer, l5->ln)) {
 		if (h)

@@ -675,7 +675,9 @@ void l5_move_over(struct l5_rdma *rd)
  * @rd: of this end, after l5_move_over()
  *
  * A client's socket has its rings from connect() on, and they are made when the
- * answer comes.
+ * answer comes. Calls use them without a lock from L5_MOVING on, and a socket
+ * that is this end's never comes back from there: see l5_next, and
+ * l5_rdma_abandon() for one that is used again. So in L5_BASE nobody does.
  *
  * Context: may sleep.
  */

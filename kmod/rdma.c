@@ -444,14 +444,19 @@ static void l5_got(struct l5_rdma *rd, const struct l5_msg *msg, u32 len)
  * @rd: of this end
  *
  * A server waits for the word that its answer has come; what comes by the queue
- * pair says so, too, and the word may be lost.
+ * pair says so, too, and the word may be lost. The queue pair can send since
+ * before the answer, so nothing else is needed. The connection manager goes on
+ * repeating the answer until it hears the word itself. It is not told by
+ * rdma_notify(): if the connection ends before its work for that has run, in
+ * all kernels up to 6.12 at least, nothing ends the repeating any more, and
+ * rdma_destroy_id() waits for a minute until it has come to its own end.
  *
  * Context: any.
  */
 void l5_rdma_heard(struct l5_rdma *rd)
 {
 	if (rd->server && !l5_rd(rd, L5_RD_UP))
-		l5_rdma_do(rd, L5_DO_HEARD);
+		l5_rdma_do(rd, L5_DO_UP);
 }
 
 /*

@@ -83,7 +83,6 @@
 #define L5_DO_END	5
 #define L5_DO_POLL	6
 #define L5_DO_UNREAD	7
-#define L5_DO_HEARD	8
 
 /* Work requests that may be outstanding, those kept for messages, receives. */
 #define L5_SQ		64
@@ -481,7 +480,8 @@ int l5_hope_init(void);
 void l5_hope_exit(void);
 int l5_hope_asked(struct l5_net *ln, struct rdma_cm_id *id,
 		  const struct rdma_conn_param *p, struct l5_rdma **found);
-void l5_hope_begin(struct l5_sock *l5, u64 key, struct l5_sock *listener);
+void l5_hope_begin(struct l5_sock *l5, u64 key, struct l5_sock *listener,
+		   struct l5_door *door);
 bool l5_hope_end(struct l5_sock *l5);
 void l5_hope_free(struct l5_sock *l5);
 void l5_rdma_forget(struct l5_rdma *rd);

@@ -536,6 +536,27 @@ def early(t):
             lost = passes(m)
         t.exact(f'server {m.name}', s, c)
         t.check(lost, f'server {m.name}: the word was lost', lost)
+    # Ends that come just when it does; all is given back at once.
+    drop(t.a, RTU)
+    try:
+        s, port = t.listen(t.a, ['5{', '40[', 'accept', 'eof', 'close', ']',
+                                 '}'])
+        steps = []
+        for n in range(40):
+            steps += [f'connect={t.a.at(port)}', f'sleep={10 + 2 * n}',
+                      'close']
+        c = t.b.step('5{', *steps, '}').finish()
+        s.finish()
+        t.fine('they end when they are heard', s, c)
+        # what keeps an id of the connection manager's does so for a minute
+        try:
+            t.wait(lambda: not t.a.resources().get('cm_id'), 'ids', 30 * SLOW)
+            good = True
+        except Failed:
+            good = False
+    finally:
+        lost = passes(t.a)
+    t.check(good and lost, 'which leaves nothing', (t.a.resources(), lost))
 
 
 @case(120)
@@ -543,6 +564,7 @@ def unused(t):
     """RDMA that fails when both have made their rings leaves nothing."""
     for m in (t.a, t.b):
         m.sysctl('rdma_memo_s', 0)
+        m.sysctl('rdma_timeout_ms', 1000)
         drop(m, DATA)
     try:
         s, port = t.listen(t.a, ['accept', 'settled=40000', 'say=settled',
