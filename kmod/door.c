@@ -76,6 +76,64 @@ void l5_door_in_time(struct l5_rdma *rd)
 		l5_rdma_put(rd);
 }
 
+static void l5_door_let_go(struct l5_rdma *rd)
+{
+	l5_rdma_put(rd);
+	if (atomic_dec_and_test(&l5_door_ids))
+		wake_up(&l5_door_idle);
+}
+
+/* What was put off and not done yet is done again after this, and twice it. */
+#define L5_PAUSE_MOST	(HZ / 2)
+
+/**
+ * l5_rdma_resume() - do what was put off
+ * @work: l5_rdma.again
+ */
+void l5_rdma_resume(struct work_struct *work)
+{
+	struct l5_rdma *rd = container_of(work, struct l5_rdma, again.work);
+	unsigned long later = xchg(&rd->later, 0);
+	int what;
+
+	for_each_set_bit(what, &later, BITS_PER_LONG)
+		l5_rdma_do(rd, what);
+	l5_door_let_go(rd);
+}
+
+/**
+ * l5_rdma_put_off() - the work of an object cannot do something now
+ * @rd: the object
+ * @what: L5_DO_*
+ *
+ * It needs a lock of the socket's, and a task holds it that may do so for as
+ * long as it likes: a fault of its own may be what it is in. All connections
+ * share the workers, so none of these is to wait for it. The module does, as if
+ * for an id.
+ *
+ * Context: @rd's work.
+ */
+void l5_rdma_put_off(struct l5_rdma *rd, int what)
+{
+	rd->pause = clamp_t(unsigned long, 2 * rd->pause, 1, L5_PAUSE_MOST);
+	set_bit(what, &rd->later);
+	atomic_inc(&l5_door_ids);
+	refcount_inc(&rd->ref);
+	if (!queue_delayed_work(l5_wq, &rd->again, rd->pause))
+		l5_door_let_go(rd);
+}
+
+/* What takes such locks, and is done after the end of the object as well. */
+static void l5_door_try(struct l5_rdma *rd, unsigned long todo)
+{
+	if (todo & BIT(L5_DO_UNREAD) && !l5_move_unread(rd))
+		l5_rdma_put_off(rd, L5_DO_UNREAD);
+	if (todo & BIT(L5_DO_ABORT) && !l5_move_abort(rd))
+		l5_rdma_put_off(rd, L5_DO_ABORT);
+	if (todo & BIT(L5_DO_UNUSED) && !l5_move_unused(rd))
+		l5_rdma_put_off(rd, L5_DO_UNUSED);
+}
+
 /* Events of a connection. Only what must be done at once is done here. */
 
 static void l5_door_fail(struct l5_rdma *rd, u8 reason)
@@ -365,13 +423,6 @@ void l5_door_hold(struct l5_rdma *rd, struct rdma_cm_id *id)
 	id->context = rd;
 	id->event_handler = l5_door_event;
 	rd->id = id;
-}
-
-static void l5_door_let_go(struct l5_rdma *rd)
-{
-	l5_rdma_put(rd);
-	if (atomic_dec_and_test(&l5_door_ids))
-		wake_up(&l5_door_idle);
 }
 
 static struct net *l5_door_net(struct l5_rdma *rd)
@@ -690,9 +741,7 @@ static void l5_door_end(struct l5_rdma *rd)
 	/* nothing asks for another look any more */
 	l5_door_in_time(rd);
 	l5_mailbox_put_slot(rd);
-	l5_move_unused(rd);
-	if (rd->conn)
-		l5_conn_put(rd->conn);
+	l5_door_try(rd, BIT(L5_DO_UNUSED));
 }
 
 /**
@@ -704,9 +753,7 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 {
 	int err = 0;
 
-	/* also if that was heard while the queue pair was drained */
-	if (todo & BIT(L5_DO_UNREAD))
-		l5_move_unread(rd);
+	l5_door_try(rd, todo);
 	if (rd->ended) {
 		/* a socket may have come to it just then */
 		l5_door_leave(rd);
@@ -737,8 +784,8 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 		err = l5_door_up(rd);
 	/* the peer may have been up first */
 	if (todo & (BIT(L5_DO_MOVE) | BIT(L5_DO_UP)) && !err &&
-	    l5_rd(rd, L5_RD_UP) && l5_rd(rd, L5_RD_PEER))
-		l5_move_begin(rd);
+	    l5_rd(rd, L5_RD_UP) && l5_rd(rd, L5_RD_PEER) && !l5_move_begin(rd))
+		l5_rdma_put_off(rd, L5_DO_MOVE);
 	if (todo & BIT(L5_DO_POLL) && !err)
 		l5_poller_list(rd);
 	if (err)

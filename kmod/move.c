@@ -458,26 +458,75 @@ void l5_move_fin_in(struct l5_sock *l5)
 		l5_move_fin_next(rd);
 }
 
+/*
+ * Is a task in a call on a bootstrap? It may be there for as long as it likes.
+ * One that comes between this look and what it is for holds a single worker up.
+ */
+static bool l5_move_busy(struct sock *bsk)
+{
+	bool busy;
+
+	local_bh_disable();
+	bh_lock_sock(bsk);
+	busy = sock_owned_by_user(bsk);
+	bh_unlock_sock(bsk);
+	local_bh_enable();
+	return busy;
+}
+
+/* The socket of an object, and that it stays one; see l5_rdma_put_off(). */
+static bool l5_move_lock(struct l5_rdma *rd, struct l5_sock **found)
+{
+	struct l5_sock *l5 = l5_move_socket(rd);
+
+	*found = NULL;
+	if (!l5)
+		return true;
+	/* the release of the socket waits for the mutex */
+	if (!mutex_trylock(&l5->lock)) {
+		sock_put(&l5->sk);
+		return false;
+	}
+	rd->pause = 0;
+	if (READ_ONCE(rd->l5)) {
+		*found = l5;
+		return true;
+	}
+	mutex_unlock(&l5->lock);
+	sock_put(&l5->sk);
+	return true;
+}
+
+static void l5_move_unlock(struct l5_sock *l5)
+{
+	mutex_unlock(&l5->lock);
+	sock_put(&l5->sk);
+}
+
 /**
  * l5_move_unread() - the other end closed and left something unread
  * @rd: of this end
  *
  * Context: may sleep.
+ * Return: false if a task holds a lock that this needs, and nothing was done.
  */
-void l5_move_unread(struct l5_rdma *rd)
+bool l5_move_unread(struct l5_rdma *rd)
 {
-	struct l5_sock *l5 = l5_move_socket(rd);
+	struct l5_sock *l5;
+	bool done = true;
 
+	if (!l5_move_lock(rd, &l5))
+		return false;
 	if (!l5)
-		return;
-	/* the release of the socket waits for the mutex */
-	mutex_lock(&l5->lock);
+		return true;
 	/* a peer may say so of a connection that has not moved: no rings then */
-	if (READ_ONCE(rd->l5) &&
-	    (l5_state(l5) == L5_MOVING || l5_state(l5) == L5_SHM))
-		l5_send_to_closed(l5);
-	mutex_unlock(&l5->lock);
-	sock_put(&l5->sk);
+	if (l5_state(l5) == L5_MOVING || l5_state(l5) == L5_SHM) {
+		done = !l5_move_busy(l5->boot->sk);
+		if (done)
+			l5_send_to_closed(l5);
+	}
+	l5_move_unlock(l5);
+	return done;
 }
 
 /**
@@ -485,17 +534,17 @@ void l5_move_unread(struct l5_rdma *rd)
  * @rd: of this end
  *
  * Context: may sleep.
+ * Return: false if a task holds a lock that this needs, and nothing was done.
  */
-void l5_move_begin(struct l5_rdma *rd)
+bool l5_move_begin(struct l5_rdma *rd)
 {
 	struct l5_sock *l5;
 
-	l5 = l5_move_socket(rd);
+	if (!l5_move_lock(rd, &l5))
+		return false;
 	if (!l5)
-		return;
-	mutex_lock(&l5->lock);
-	if (!READ_ONCE(rd->l5) || l5_state(l5) != L5_BASE ||
-	    !l5_rd(rd, L5_RD_OPEN))
+		return true;
+	if (l5_state(l5) != L5_BASE || !l5_rd(rd, L5_RD_OPEN))
 		goto out;
 	/* what connect() made to meet a peer here may be the same */
 	if (l5->conn != rd->conn) {
@@ -517,9 +566,9 @@ void l5_move_begin(struct l5_rdma *rd)
 	l5_move_cut(rd);
 	spin_unlock_bh(&rd->lock);
 out:
-	mutex_unlock(&l5->lock);
-	sock_put(&l5->sk);
+	l5_move_unlock(l5);
 	l5_move_wake(rd);
+	return true;
 }
 
 /**
@@ -646,6 +695,8 @@ void l5_move_over(struct l5_rdma *rd)
 			rd->err = err;
 			set_bit(L5_RD_BROKEN, &rd->flags);
 			WRITE_ONCE(sk->sk_err, err);
+			sock_hold(bsk);
+			rd->abort = bsk;
 		}
 	}
 	/* who sees that it is over sees whether that is an error */
@@ -657,8 +708,8 @@ void l5_move_over(struct l5_rdma *rd)
 	if (broken) {
 		l5_map_flag(&rd->conn->end[rd->end],
 			    L5_MAP_TX_ASK | L5_MAP_RX_ASK);
-		/* tells the peer, if it does not know, and who polls */
-		tcp_abort(bsk, err);
+		if (!l5_move_abort(rd))
+			l5_rdma_put_off(rd, L5_DO_ABORT);
 	} else if (rd->conn && l5_rd(rd, L5_RD_CUT)) {
 		l5_map_flag(&rd->conn->end[rd->end],
 			    L5_MAP_TX_ASK | L5_MAP_RX_ASK);
@@ -671,6 +722,29 @@ void l5_move_over(struct l5_rdma *rd)
 }
 
 /**
+ * l5_move_abort() - the connection is broken: end TCP, too
+ * @rd: of this end
+ *
+ * This tells the peer, if it does not know, and whoever polls.
+ *
+ * Context: may sleep.
+ * Return: false if a task holds a lock that this needs, and nothing was done.
+ */
+bool l5_move_abort(struct l5_rdma *rd)
+{
+	struct sock *bsk = rd->abort;
+
+	if (!bsk)
+		return true;
+	if (l5_move_busy(bsk))
+		return false;
+	tcp_abort(bsk, rd->err);
+	rd->abort = NULL;
+	sock_put(bsk);
+	return true;
+}
+
+/**
  * l5_move_unused() - there was a queue pair, and nothing has moved to it
  * @rd: of this end, after l5_move_over()
  *
@@ -679,23 +753,28 @@ void l5_move_over(struct l5_rdma *rd)
  * that is this end's never comes back from there: see l5_next, and
  * l5_rdma_abandon() for one that is used again. So in L5_BASE nobody does.
  *
- * Context: may sleep.
+ * Context: may sleep; the last that the object's end does.
+ * Return: false if a task holds a lock that this needs, and nothing was done.
  */
-void l5_move_unused(struct l5_rdma *rd)
+bool l5_move_unused(struct l5_rdma *rd)
 {
-	struct l5_sock *l5 = l5_move_socket(rd);
+	struct l5_sock *l5;
 
-	if (!l5)
-		return;
-	mutex_lock(&l5->lock);
-	if (READ_ONCE(rd->l5) && l5_state(l5) == L5_BASE && rd->conn &&
-	    l5->conn == rd->conn) {
-		l5_meet_cancel(l5);
-		l5->conn = NULL;
-		l5_conn_put(rd->conn);
+	if (!l5_move_lock(rd, &l5))
+		return false;
+	if (l5) {
+		if (l5_state(l5) == L5_BASE && rd->conn &&
+		    l5->conn == rd->conn) {
+			l5_meet_cancel(l5);
+			l5->conn = NULL;
+			l5_conn_put(rd->conn);
+		}
+		l5_move_unlock(l5);
 	}
-	mutex_unlock(&l5->lock);
-	sock_put(&l5->sk);
+	/* the object's own, which nothing of it uses any more */
+	if (rd->conn)
+		l5_conn_put(rd->conn);
+	return true;
 }
 
 /**

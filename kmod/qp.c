@@ -76,6 +76,7 @@ struct l5_rdma *l5_rdma_alloc(struct l5_net *ln, gfp_t gfp)
 	INIT_LIST_HEAD(&rd->turn_node);
 	INIT_WORK(&rd->work, l5_rdma_work);
 	INIT_DELAYED_WORK(&rd->expire, l5_rdma_expired);
+	INIT_DELAYED_WORK(&rd->again, l5_rdma_resume);
 	init_waitqueue_head(&rd->wait);
 	rd->ln = ln;
 	rd->since = jiffies;

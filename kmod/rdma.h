@@ -83,6 +83,8 @@
 #define L5_DO_END	5
 #define L5_DO_POLL	6
 #define L5_DO_UNREAD	7
+#define L5_DO_ABORT	8
+#define L5_DO_UNUSED	9
 
 /* Work requests that may be outstanding, those kept for messages, receives. */
 #define L5_SQ		64
@@ -253,6 +255,10 @@ struct l5_region {
  * @work: see the top of this file
  * @todo: L5_DO_*
  * @expire: when the question has taken too long
+ * @again: to do what was put off
+ * @later: L5_DO_* that were
+ * @pause: jiffies that it was put off for the last time, 0 if it was not
+ * @abort: the bootstrap that is to be ended, a reference, or NULL
  * @timeout: jiffies, net.l5.rdma_timeout_ms as it was then
  * @src: own address
  * @dst: the peer's
@@ -333,6 +339,10 @@ struct l5_rdma {
 	struct work_struct work;
 	unsigned long todo;
 	struct delayed_work expire;
+	struct delayed_work again;
+	unsigned long later;
+	unsigned long pause;
+	struct sock *abort;
 	unsigned long timeout;
 	struct sockaddr_storage src;
 	struct sockaddr_storage dst;
@@ -524,22 +534,25 @@ int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 		  const struct rdma_conn_param *p);
 void l5_rdma_do(struct l5_rdma *rd, int what);
 void l5_door_expire(struct l5_rdma *rd, unsigned long delay);
+void l5_rdma_resume(struct work_struct *work);
+void l5_rdma_put_off(struct l5_rdma *rd, int what);
 void l5_door_in_time(struct l5_rdma *rd);
 void l5_door_hold(struct l5_rdma *rd, struct rdma_cm_id *id);
 void l5_door_work(struct l5_rdma *rd, unsigned long todo);
 
 /* move.c */
 void l5_rdma_got_socket(struct l5_rdma *rd, struct l5_sock *l5);
-void l5_move_begin(struct l5_rdma *rd);
+bool l5_move_begin(struct l5_rdma *rd);
 void l5_move_ready(struct l5_rdma *rd);
 void l5_move_cut_in(struct l5_rdma *rd, u32 seq);
 void l5_move_acked(struct l5_rdma *rd);
-void l5_move_unread(struct l5_rdma *rd);
+bool l5_move_unread(struct l5_rdma *rd);
 bool l5_rdma_tx_begin(struct l5_rdma *rd);
 void l5_rdma_tx_end(struct l5_rdma *rd);
 void l5_move_tick(struct l5_rdma *rd);
 void l5_move_over(struct l5_rdma *rd);
-void l5_move_unused(struct l5_rdma *rd);
+bool l5_move_abort(struct l5_rdma *rd);
+bool l5_move_unused(struct l5_rdma *rd);
 void l5_move_wake(struct l5_rdma *rd);
 
 /* mailbox.c */
