@@ -290,7 +290,7 @@ static void l5_listen_state_change(struct sock *bsk)
 	if (l5 && bsk->sk_state_change == l5_listen_state_change &&
 	    READ_ONCE(bsk->sk_state) == TCP_CLOSE) {
 		sock_hold(&l5->sk);
-		if (!queue_work(l5_wq, &l5->listened))
+		if (!queue_delayed_work(l5_wq, &l5->listened, 0))
 			sock_put(&l5->sk);
 	}
 	read_unlock_bh(&bsk->sk_callback_lock);
@@ -514,26 +514,38 @@ static bool l5_listen_ended(struct l5_sock *l5)
 	return true;
 }
 
-static void l5_listen_settle(struct l5_sock *l5)
+static void l5_listen_settle_unlock(struct l5_sock *l5)
 {
-	bool ended;
+	bool ended = l5_listen_ended(l5);
 
-	mutex_lock(&l5->lock);
-	ended = l5_listen_ended(l5);
 	mutex_unlock(&l5->lock);
 	if (ended)
 		l5_door_unlisten(l5);
 }
 
+static void l5_listen_settle(struct l5_sock *l5)
+{
+	mutex_lock(&l5->lock);
+	l5_listen_settle_unlock(l5);
+}
+
+/* Until somebody who is in a call on the listener is looked for again. */
+#define L5_LISTENED_AGAIN	(HZ / 10)
+
 /**
  * l5_boot_listened() - l5_sock.listened, queued by l5_listen_state_change()
  * @work: of a socket, with a reference to it
+ *
+ * A call on the socket may hold its lock for long, and the worker is for all.
  */
 void l5_boot_listened(struct work_struct *work)
 {
-	struct l5_sock *l5 = container_of(work, struct l5_sock, listened);
+	struct l5_sock *l5 = container_of(work, struct l5_sock, listened.work);
 
-	l5_listen_settle(l5);
+	if (mutex_trylock(&l5->lock))
+		l5_listen_settle_unlock(l5);
+	else if (queue_delayed_work(l5_wq, &l5->listened, L5_LISTENED_AGAIN))
+		return;
 	sock_put(&l5->sk);
 }
 
@@ -577,7 +589,7 @@ void l5_boot_release(struct l5_sock *l5)
 	if (bsk->sk_state_change == l5_listen_state_change)
 		bsk->sk_state_change = l5_wakeup;
 	write_unlock_bh(&bsk->sk_callback_lock);
-	if (cancel_work_sync(&l5->listened))
+	if (cancel_delayed_work_sync(&l5->listened))
 		sock_put(&l5->sk);
 	listens = l5_state(l5) == L5_LISTEN;
 	if (listens) {

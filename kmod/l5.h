@@ -433,7 +433,7 @@ struct l5_sock {
 	struct mutex rx_lock;
 	struct list_head pending;
 	spinlock_t pending_lock;
-	struct work_struct listened;
+	struct delayed_work listened;
 	u32 revoked;
 	unsigned int taken;
 	struct rhash_head unix_node;
@@ -499,6 +499,11 @@ static inline struct l5_end *l5_peer(const struct l5_sock *l5)
 
 /* af_l5.c */
 extern int l5_family;
+/*
+ * Whatever sleeps, for all sockets of all users. So nothing in it waits for a
+ * lock that a task may hold over a fault of its own, l5_sock.lock and those of
+ * bootstraps: it tries, and tries again later.
+ */
 extern struct workqueue_struct *l5_wq;
 struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern);
 void l5_sock_show(struct l5_sock *l5);
