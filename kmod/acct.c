@@ -33,6 +33,7 @@
  * @node: in the table
  * @reserved: pages granted, never more than net.l5.user_max_kb
  * @qps: queue pairs, never more than net.l5.user_rdma_max
+ * @leaves: addresses where questions are heard for listeners, likewise
  */
 struct l5_user {
 	refcount_t ref;
@@ -40,6 +41,7 @@ struct l5_user {
 	struct hlist_node node;
 	atomic_long_t reserved;
 	atomic_t qps;
+	atomic_t leaves;
 };
 
 #define L5_USER_BITS	6
@@ -254,6 +256,32 @@ static bool l5_one_more(atomic_t *n, const unsigned int *max)
 		return true;
 	atomic_dec(n);
 	return false;
+}
+
+/**
+ * l5_leaf_charge() - ask for one more address where questions are heard
+ * @p: who listens
+ *
+ * What the connection manager allocates for it is charged to nobody.
+ *
+ * Context: any.
+ * Return: false if a limit does not allow it.
+ */
+bool l5_leaf_charge(const struct l5_payer *p)
+{
+	return !p->user || l5_one_more(&p->user->leaves, &l5_user_rdma_max);
+}
+
+/**
+ * l5_leaf_uncharge() - and one less
+ * @p: who listened
+ *
+ * Context: any.
+ */
+void l5_leaf_uncharge(const struct l5_payer *p)
+{
+	if (p->user)
+		atomic_dec(&p->user->leaves);
 }
 
 /**

@@ -31,6 +31,7 @@
  *	asks when it has heard that it is connected, and a program that serves
  *	one connection has closed its listener by then
  * @ln: the namespace's part
+ * @payer: whoever listened first
  * @rcu: see l5_door_get()
  */
 struct l5_door {
@@ -41,6 +42,7 @@ struct l5_door {
 	bool v6only;
 	refcount_t users;
 	struct l5_net *ln;
+	struct l5_payer payer;
 	struct rcu_head rcu;
 };
 
@@ -52,6 +54,7 @@ struct l5_door {
  * @addr: where; zero but for what counts
  * @id: of the connection manager, NULL where somebody else listens already
  * @ib: its device, only to be compared
+ * @payer: that of the first door that wanted it
  * @wanted: by a door, and a device speaks for its address
  * @rcu: see l5_door_get()
  */
@@ -62,6 +65,7 @@ struct l5_leaf {
 	struct sockaddr_storage addr;
 	struct rdma_cm_id *id;
 	const struct ib_device *ib;
+	struct l5_payer payer;
 	bool wanted;
 	struct rcu_head rcu;
 };
@@ -158,6 +162,8 @@ static void l5_leaf_drop(struct l5_leaf *leaf)
 {
 	l5_leaf_close(leaf);
 	hash_del_rcu(&leaf->node);
+	l5_leaf_uncharge(&leaf->payer);
+	l5_payer_put(&leaf->payer);
 	kfree_rcu(leaf, rcu);
 }
 
@@ -181,9 +187,14 @@ static struct l5_leaf *l5_leaf_get(const struct l5_door *door,
 
 	if (leaf)
 		return leaf;
-	leaf = kzalloc(sizeof(*leaf), GFP_KERNEL_ACCOUNT);
-	if (!leaf)
+	if (!l5_leaf_charge(&door->payer))
 		return NULL;
+	leaf = kzalloc(sizeof(*leaf), GFP_KERNEL_ACCOUNT);
+	if (!leaf) {
+		l5_leaf_uncharge(&door->payer);
+		return NULL;
+	}
+	l5_payer_copy(&leaf->payer, &door->payer);
 	leaf->net = door->net;
 	leaf->ln = door->ln;
 	leaf->addr = *addr;
@@ -365,6 +376,7 @@ void l5_door_listen(struct l5_sock *l5)
 		if (!door)
 			goto out;
 		get_net(door->net);
+		l5_payer_copy(&door->payer, &l5->payer);
 		refcount_set(&door->users, 1);
 		hash_add(l5_doors, &door->node, l5_port_of(&door->addr));
 		if (l5_survey(&s, door->net))
@@ -454,6 +466,7 @@ void l5_door_put(struct l5_door *door)
 			l5_leaf_drop(leaf);
 	mutex_unlock(&l5_door_mutex);
 	put_net(door->net);
+	l5_payer_put(&door->payer);
 	kfree_rcu(door, rcu);
 }
 

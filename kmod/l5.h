@@ -560,6 +560,8 @@ unsigned long l5_host_pages(void);
 int l5_payer_get(struct l5_payer *p, struct l5_net *ln);
 void l5_payer_copy(struct l5_payer *p, const struct l5_payer *from);
 void l5_payer_put(struct l5_payer *p);
+bool l5_leaf_charge(const struct l5_payer *p);
+void l5_leaf_uncharge(const struct l5_payer *p);
 bool l5_qp_get(const struct l5_payer *p, struct l5_net *ln);
 void l5_qp_put(const struct l5_payer *p, struct l5_net *ln);
 

@@ -289,6 +289,64 @@ static int user_alone(int l, const struct addr *to)
 	return moved;
 }
 
+/* Where questions are heard, by all listeners of the host. */
+static int places(void)
+{
+	FILE *p = popen("rdma resource show cm_id | grep -c LISTEN", "re");
+	int n = -1;
+
+	if (p && fscanf(p, "%d", &n) != 1)
+		n = -1;
+	if (p)
+		pclose(p);
+	return n;
+}
+
+/* A user's listeners take so many places and no more, and others have theirs. */
+TEST_F_TIMEOUT(rdma, listeners, 120)
+{
+	enum { N = 8, MOST = 3 };
+	long user = l5_sysctl("user_rdma_max", MOST);
+	int before = places(), i, status, ready[2];
+	struct addr to;
+	pid_t pid;
+	char c;
+
+	ASSERT_LE(1, before);
+	ASSERT_EQ(0, pipe(ready));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		if (setresgid(NOBODY, NOBODY, NOBODY) ||
+		    setresuid(NOBODY, NOBODY, NOBODY))
+			_exit(1);
+		for (i = 0; i < N; i++) {
+			to = addr_parse(RDMA_HERE ":0");
+			if (end_listen(END_L5, &to) < 0)
+				_exit(2);
+		}
+		if (write(ready[1], "", 1) != 1)
+			_exit(3);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	ASSERT_EQ(1, read(ready[0], &c, 1));
+	EXPECT_EQ(before + MOST, places());
+	EXPECT_EQ(1, user_alone(self->l, &self->to));
+	i = self->l;
+	self->to = addr_parse(RDMA_HERE ":0");
+	self->l = end_listen(END_L5, &self->to);
+	ASSERT_LE(0, self->l);
+	EXPECT_EQ(before + MOST + 1, places());
+	EXPECT_EQ(1, user_alone(self->l, &self->to));
+	close(i);
+	ASSERT_EQ(0, kill(pid, SIGKILL));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(before, places());
+	l5_sysctl("user_rdma_max", user);
+}
+
 /* A user has so many queue pairs and no more, whichever end is that user's. */
 TEST_F_TIMEOUT(rdma, user_limit, 300)
 {
