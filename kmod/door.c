@@ -379,7 +379,8 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	if (l5_denied_rdma(l5))
 		return L5_REASON_DENIED;
 	/* TCP has just looked at its route */
-	why = l5_guard(bsk) ?: l5_memo_look(sock_net(bsk), &dst);
+	why = l5_guard(bsk) ?: l5_memo_look(sock_net(bsk), &dst,
+						   l5->sk.sk_uid);
 	if (why)
 		return why;
 	old = set_active_memcg(l5->conn->end[L5_CLIENT].payer.memcg);
@@ -391,6 +392,7 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	rd->token = l5_token(rd->key);
 	l5_ends_of(bsk, L5_CLIENT, &rd->ends);
 	rd->dst = dst;
+	rd->uid = l5->sk.sk_uid;
 	l5_door_addr(bsk, &rd->src, false);
 	rd->end = L5_CLIENT;
 	rd->conn = l5->conn;
@@ -454,9 +456,9 @@ static void l5_door_remember(struct l5_rdma *rd, u8 why)
 static u8 l5_door_turn(struct l5_rdma *rd, const struct net *net)
 {
 	/* of those before it, if it had to wait */
-	u8 why = l5_memo_look(net, &rd->dst);
+	u8 why = l5_memo_look(net, &rd->dst, rd->uid);
 
-	if (!why && l5_turn_take(rd, l5_memo_who(net, &rd->dst)) < 0)
+	if (!why && l5_turn_take(rd, l5_memo_who(net, &rd->dst, rd->uid)) < 0)
 		why = L5_REASON_NOMEM;
 	return why;
 }

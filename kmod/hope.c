@@ -24,6 +24,9 @@
 
 /* A namespace's questions for sockets that are not accepted yet. */
 #define L5_EARLY_MOST	1024
+/* Of these from one host, roughly; hosts are told apart by so many numbers. */
+#define L5_EARLY_EACH	128
+#define L5_EARLY_HOSTS	256
 /* After that no question comes for an accepted socket any more, roughly. */
 #define L5_HOPE_TIME	(30 * HZ)
 #define L5_HOPE_SWEEP	(5 * HZ)
@@ -73,6 +76,7 @@ struct l5_hopes {
 	struct hlist_head early;
 };
 
+static atomic_t l5_early_hosts[L5_EARLY_HOSTS];
 static struct kmem_cache *l5_hope_cache;
 static struct l5_hopes *l5_hopes;
 static unsigned long l5_hope_buckets;
@@ -108,12 +112,42 @@ static struct l5_rdma *l5_early_find(struct l5_hopes *b,
 	return NULL;
 }
 
+/* The host that a question came from, as a small number. */
+static u8 l5_early_host(const struct rdma_cm_id *id)
+{
+	const struct sockaddr_storage *a = &id->route.addr.dst_addr;
+
+	if (a->ss_family == AF_INET6)
+		return jhash(&((struct sockaddr_in6 *)a)->sin6_addr,
+			     sizeof(struct in6_addr), l5_hope_seed);
+	return jhash(&((struct sockaddr_in *)a)->sin_addr,
+		     sizeof(struct in_addr), l5_hope_seed);
+}
+
+static void l5_early_uncount(struct l5_net *ln, u8 from)
+{
+	atomic_dec(&l5_early_hosts[from]);
+	atomic_dec(&ln->rdma_early);
+}
+
+/* One more, if there may be one: else nothing is counted. */
+static bool l5_early_count(struct l5_net *ln, u8 from)
+{
+	int each = atomic_inc_return(&l5_early_hosts[from]);
+
+	if (atomic_inc_return(&ln->rdma_early) <= L5_EARLY_MOST &&
+	    each <= L5_EARLY_EACH)
+		return true;
+	l5_early_uncount(ln, from);
+	return false;
+}
+
 static bool l5_early_del(struct l5_rdma *rd)
 {
 	if (hlist_unhashed(&rd->node))
 		return false;
 	hlist_del_init(&rd->node);
-	atomic_dec(&rd->ln->rdma_early);
+	l5_early_uncount(rd->ln, rd->early_from);
 	return true;
 }
 
@@ -244,18 +278,20 @@ int l5_hope_asked(struct l5_net *ln, struct rdma_cm_id *id,
 	struct l5_hopes *b = l5_hopes_of(hello->token);
 	struct mem_cgroup *old;
 	struct l5_rdma *rd;
+	u8 from = l5_early_host(id);
 	struct l5_hope *h;
 	int err = -ENOMEM;
 
 	spin_lock_bh(&b->lock);
 	h = l5_hope_find(b, ln, hello->token);
-	if (!h && atomic_inc_return(&ln->rdma_early) > L5_EARLY_MOST)
-		goto out;
+	if (!h && !l5_early_count(ln, from))
+		goto out_unlock;
 	old = set_active_memcg(h ? h->payer.memcg : NULL);
 	rd = l5_rdma_alloc(ln, GFP_ATOMIC | __GFP_ACCOUNT);
 	set_active_memcg(old);
 	if (!rd)
 		goto out;
+	rd->early_from = from;
 	rd->token = hello->token;
 	rd->hello = *hello;
 	rd->peer_qpn = p->qp_num;
@@ -287,7 +323,8 @@ int l5_hope_asked(struct l5_net *ln, struct rdma_cm_id *id,
 
 out:
 	if (!h)
-		atomic_dec(&ln->rdma_early);
+		l5_early_uncount(ln, from);
+out_unlock:
 	spin_unlock_bh(&b->lock);
 	return err;
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * AF_L5 between hosts: what came of earlier questions, by destination. Lossy:
- * an entry overwritten too early costs another question.
+ * AF_L5 between hosts: what came of earlier questions, by destination and user.
+ * Lossy: an entry overwritten too early costs another question. By user, since
+ * one can have a service answer nothing, as by connections that it does not
+ * accept, and that is no reason for others.
  *
  * One answer, or none, says little of the next hour: a packet was lost, a
  * service restarts. So it is remembered for L5_MEMO_FIRST, and for twice as
@@ -20,7 +22,7 @@
 
 /**
  * struct l5_memo - of one destination
- * @who: which one
+ * @who: which one, and for whom
  * @since: jiffies when @delay was last set
  * @until: jiffies when it may be asked again
  * @delay: jiffies that it was not to be asked for
@@ -41,8 +43,10 @@ static DEFINE_SPINLOCK(l5_memo_lock);
  * l5_memo_who() - a destination as a number
  * @net: from there
  * @to: to there
+ * @uid: of whoever asks
  */
-u64 l5_memo_who(const struct net *net, const struct sockaddr_storage *to)
+u64 l5_memo_who(const struct net *net, const struct sockaddr_storage *to,
+		kuid_t uid)
 {
 	static siphash_key_t key;
 	struct {
@@ -50,9 +54,12 @@ u64 l5_memo_who(const struct net *net, const struct sockaddr_storage *to)
 		struct in6_addr addr;
 		u32 port;
 		u32 family;
+		u32 uid;
+		u32 none;
 	} who = {
 		.net = net_hash_mix(net),
 		.family = to->ss_family,
+		.uid = __kuid_val(uid),
 	};
 
 	net_get_random_once(&key, sizeof(key));
@@ -71,12 +78,14 @@ u64 l5_memo_who(const struct net *net, const struct sockaddr_storage *to)
  * l5_memo_look() - what came of the last question
  * @net: from there
  * @to: to there
+ * @uid: of whoever would ask
  *
  * Return: &enum l5_reason, L5_REASON_NONE if nothing is known against asking.
  */
-u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to)
+u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to,
+		kuid_t uid)
 {
-	u64 who = l5_memo_who(net, to);
+	u64 who = l5_memo_who(net, to, uid);
 	struct l5_memo *m = &l5_memos[hash_64(who, L5_MEMO_BITS)];
 	u8 reason = L5_REASON_NONE;
 
@@ -112,7 +121,7 @@ static void l5_memo_again(struct l5_memo *m, const struct l5_rdma *rd,
 void l5_memo_keep(struct l5_rdma *rd, const struct net *net, u8 reason)
 {
 	unsigned long max = READ_ONCE(rd->ln->rdma_memo_s) * (unsigned long)HZ;
-	u64 who = l5_memo_who(net, &rd->dst);
+	u64 who = l5_memo_who(net, &rd->dst, rd->uid);
 	struct l5_memo *m = &l5_memos[hash_64(who, L5_MEMO_BITS)];
 
 	if (!max)
@@ -137,7 +146,7 @@ void l5_memo_keep(struct l5_rdma *rd, const struct net *net, u8 reason)
  */
 void l5_memo_drop(const struct l5_rdma *rd, const struct net *net)
 {
-	u64 who = l5_memo_who(net, &rd->dst);
+	u64 who = l5_memo_who(net, &rd->dst, rd->uid);
 	struct l5_memo *m = &l5_memos[hash_64(who, L5_MEMO_BITS)];
 
 	spin_lock_bh(&l5_memo_lock);

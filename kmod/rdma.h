@@ -262,6 +262,8 @@ struct l5_region {
  * @timeout: jiffies, net.l5.rdma_timeout_ms as it was then
  * @src: own address
  * @dst: the peer's
+ * @uid: of whoever asks
+ * @early_from: of a question that came too early: where it is counted
  * @id: of the connection manager
  * @hello: what the peer said
  * @server: whether this end was asked
@@ -346,6 +348,8 @@ struct l5_rdma {
 	unsigned long timeout;
 	struct sockaddr_storage src;
 	struct sockaddr_storage dst;
+	kuid_t uid;
+	u8 early_from;
 	struct rdma_cm_id *id;
 	struct l5_hello hello;
 	bool server;
@@ -480,8 +484,10 @@ int l5_turn_take(struct l5_rdma *rd, u64 who);
 void l5_turn_leave(struct l5_rdma *rd);
 
 /* memo.c */
-u64 l5_memo_who(const struct net *net, const struct sockaddr_storage *to);
-u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to);
+u64 l5_memo_who(const struct net *net, const struct sockaddr_storage *to,
+		kuid_t uid);
+u8 l5_memo_look(const struct net *net, const struct sockaddr_storage *to,
+		kuid_t uid);
 void l5_memo_keep(struct l5_rdma *rd, const struct net *net, u8 reason);
 void l5_memo_drop(const struct l5_rdma *rd, const struct net *net);
 
