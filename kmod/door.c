@@ -157,6 +157,13 @@ static void l5_door_timers(struct l5_rdma *rd)
 	rdma_set_min_rnr_timer(rd->id, L5_RNR_TIMER);
 }
 
+/* Why it stays on TCP that something failed here. */
+static u8 l5_door_why(int err)
+{
+	return err == -EDQUOT ? L5_REASON_LIMIT :
+	       err == -ENOMEM ? L5_REASON_NOMEM : L5_REASON_RDMA;
+}
+
 static void l5_door_connect(struct l5_rdma *rd)
 {
 	struct l5_hello hello = { };
@@ -183,8 +190,7 @@ static void l5_door_connect(struct l5_rdma *rd)
 		err = rdma_connect_locked(rd->id, &param);
 	}
 	if (err)
-		l5_door_fail(rd, err == -EDQUOT ? L5_REASON_LIMIT :
-						  L5_REASON_RDMA);
+		l5_door_fail(rd, l5_door_why(err));
 }
 
 static bool l5_hello_valid(const struct l5_hello *h, size_t len)
@@ -627,6 +633,7 @@ static int l5_door_accept(struct l5_rdma *rd)
 	l5_door_timers(rd);
 	/* with the memory of an answer that does not come */
 	l5_door_expire(rd, L5_DOOR_PATIENCE);
+	rd->answered = true;
 	rdma_lock_handler(rd->id);
 	err = rdma_accept(rd->id, &param);
 	rdma_unlock_handler(rd->id);
@@ -637,18 +644,22 @@ static int l5_door_accept(struct l5_rdma *rd)
 static bool l5_door_guarded(struct l5_rdma *rd)
 {
 	struct sock *bsk = NULL;
+	struct l5_sock *l5;
 	u8 why;
 
 	spin_lock_bh(&rd->lock);
-	if (rd->l5) {
-		bsk = rd->l5->boot->sk;
+	l5 = rd->l5;
+	if (l5) {
+		bsk = l5->boot->sk;
+		sock_hold(&l5->sk);
 		sock_hold(bsk);
 	}
 	spin_unlock_bh(&rd->lock);
-	if (!bsk)
+	if (!l5)
 		return false;
-	why = l5_guard_again(bsk);
+	why = l5_denied_rdma(l5) ? L5_REASON_DENIED : l5_guard_again(bsk);
 	sock_put(bsk);
+	sock_put(&l5->sk);
 	if (why)
 		l5_door_fail(rd, why);
 	return why;
@@ -725,7 +736,7 @@ static void l5_door_end(struct l5_rdma *rd)
 	l5_turn_leave(rd);
 	l5_poller_del(rd);
 	/* which passes: who asks again may find room, or who accepts */
-	if (rd->server && rd->id && !l5_rd(rd, L5_RD_UP) && !rd->id->qp)
+	if (rd->server && rd->id && !rd->answered)
 		rdma_reject(rd->id, NULL, 0, IB_CM_REJ_NO_RESOURCES);
 	/* one that is stuck may be so for long */
 	if (rd->stuck)
@@ -791,9 +802,7 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 	if (todo & BIT(L5_DO_POLL) && !err)
 		l5_poller_list(rd);
 	if (err)
-		l5_door_fail(rd, err == -EDQUOT ? L5_REASON_LIMIT :
-				 err == -ENOMEM ? L5_REASON_NOMEM :
-						  L5_REASON_RDMA);
+		l5_door_fail(rd, l5_door_why(err));
 }
 
 /**

@@ -544,7 +544,8 @@ bool l5_move_begin(struct l5_rdma *rd)
 		return false;
 	if (!l5)
 		return true;
-	if (l5_state(l5) != L5_BASE || !l5_rd(rd, L5_RD_OPEN))
+	if (l5_state(l5) != L5_BASE || !l5_rd(rd, L5_RD_OPEN) ||
+	    l5_rd(rd, L5_RD_DEAD))
 		goto out;
 	/* what connect() made to meet a peer here may be the same */
 	if (l5->conn != rd->conn) {
@@ -639,7 +640,8 @@ static void l5_move_stays(struct l5_rdma *rd, struct l5_sock *l5)
 
 	if (stat[why])
 		l5_count(l5, stat[why], 1);
-	if (l5_state(l5) == L5_BASE)
+	/* its rings stay until it is closed, where calls may use them already */
+	if (l5_state(l5) == L5_BASE || l5_state(l5) == L5_MOVING)
 		WRITE_ONCE(l5->reason, why);
 }
 

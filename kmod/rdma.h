@@ -267,6 +267,7 @@ struct l5_region {
  * @id: of the connection manager
  * @hello: what the peer said
  * @server: whether this end was asked
+ * @answered: and this end has let the peer know, or tried to
  * @ended: its end was seen to, by the work
  * @bye: &enum l5_reason to stay on TCP
  * @err: why the queue pair died, as errno
@@ -353,6 +354,7 @@ struct l5_rdma {
 	struct rdma_cm_id *id;
 	struct l5_hello hello;
 	bool server;
+	bool answered;
 	bool ended;
 	u8 bye;
 	int err;

@@ -7,7 +7,7 @@ import re
 from contextlib import contextmanager
 
 from machine import HERE, Failed, Running, collector
-from moving import MOVED, SETTLED
+from moving import MOVED, SETTLED, drop, passes
 
 CASES = []
 case = collector(CASES)
@@ -373,9 +373,28 @@ def denied(t):
         s.finish()
         t.check(c.info().get('transport') == s.info().get('transport') ==
                 'shm', 'in memory they meet', (s, c))
+        # A rule that comes after accept(), and before a question that is late.
+        rule(t.a, 'allow rdma all')
+        t.b.sysctl('rdma_ms', 20000)
+        drop(t.a, '@th,104,24 1 @th,352,16 0x10')
+        try:
+            s, port = t.listen(t.a, ['accept', 'say=accepted', *TALK])
+            c = t.b.step(f'connect={t.a.at(port)}', SETTLED, *TALK)
+            s.line('accepted')
+            t.wait(lambda: t.a.sh('nft list table ip l5_drop')['out']
+                   .find('packets 0') < 0, 'the question')
+            rule(t.a, 'rdma all')
+        finally:
+            passes(t.a)
+        for p in (c, s):
+            p.finish()
+        stays(t, 'a rule before a late question', s, c, client=None,
+              server='denied')
+        t.b.sysctl('rdma_ms', 3000)
         # what sits on a device leads by it
         for m, n in ((t.a, 1), (t.b, 2)):
-            rule(m, 'allow rdma all')
+            if 'rdma all' in rules(m):
+                rule(m, 'allow rdma all')
             m.sh('modprobe 8021q && ip link add link eth0 name v5 type vlan '
                  f'id 5 && ip addr add 10.8.0.{n}/24 dev v5 && '
                  'ip link set v5 up')
