@@ -130,6 +130,8 @@ static void l5_door_try(struct l5_rdma *rd, unsigned long todo)
 		l5_rdma_put_off(rd, L5_DO_UNREAD);
 	if (todo & BIT(L5_DO_ABORT) && !l5_move_abort(rd))
 		l5_rdma_put_off(rd, L5_DO_ABORT);
+	if (todo & BIT(L5_DO_FIN) && !l5_fin_work(rd))
+		l5_rdma_put_off(rd, L5_DO_FIN);
 	if (todo & BIT(L5_DO_UNUSED) && !l5_move_unused(rd))
 		l5_rdma_put_off(rd, L5_DO_UNUSED);
 }

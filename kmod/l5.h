@@ -514,6 +514,7 @@ int l5_boot_create(struct l5_sock *l5, struct net *net, int kern);
 void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
 		    struct socket *sock);
 void l5_boot_borrow(struct l5_sock *l5);
+void l5_boot_end(struct socket *boot);
 void l5_boot_label(struct l5_sock *l5);
 int l5_boot_judge(struct l5_sock *l5, int what, struct l5_sockaddr *addr,
 		  int len);
@@ -910,12 +911,15 @@ int l5_rdma_tcp_end(struct l5_sock *l5);
 void l5_rdma_rx_look(struct l5_sock *l5);
 int l5_move_stop(struct l5_sock *l5, enum l5_reason why);
 void l5_move_fin_in(struct l5_sock *l5);
-void l5_move_wait_acked(struct l5_sock *l5);
 void l5_move_wait(struct l5_sock *l5);
 void l5_rdma_abandon(struct l5_sock *l5);
-void l5_rdma_detach(struct l5_sock *l5, bool reset);
+bool l5_rdma_detach(struct l5_sock *l5, bool reset, struct socket *boot);
 bool l5_rdma_undecided(struct l5_sock *l5);
 void l5_rdma_get_info(struct l5_sock *l5, struct l5_rdma_info *info);
+
+/* fin.c */
+void l5_fin_wait(struct l5_sock *l5);
+bool l5_fin_later(struct l5_sock *l5);
 
 /* poller.c */
 bool l5_poller_runs(const struct l5_net *ln);
@@ -969,10 +973,16 @@ static inline int l5_move_stop(struct l5_sock *l5, enum l5_reason why)
 }
 
 static inline void l5_move_fin_in(struct l5_sock *l5) { }
-static inline void l5_move_wait_acked(struct l5_sock *l5) { }
+static inline void l5_fin_wait(struct l5_sock *l5) { }
+static inline bool l5_fin_later(struct l5_sock *l5) { return false; }
 static inline void l5_move_wait(struct l5_sock *l5) { }
 static inline void l5_rdma_abandon(struct l5_sock *l5) { }
-static inline void l5_rdma_detach(struct l5_sock *l5, bool reset) { }
+static inline bool l5_rdma_detach(struct l5_sock *l5, bool reset,
+				  struct socket *boot)
+{
+	return false;
+}
+
 static inline bool l5_rdma_undecided(struct l5_sock *l5) { return false; }
 static inline void l5_rdma_get_info(struct l5_sock *l5,
 				    struct l5_rdma_info *info) { }

@@ -36,14 +36,7 @@
 
 #include "rdma.h"
 
-/*
- * A FIN waits so long for the peer's answer to a cut: a hostile host's. That is
- * to be longer than a lost packet takes, and nobody is to wait in close() for
- * minutes.
- */
-#define L5_CLOSE_WAIT	(5 * HZ)
-#define L5_CLOSE_WAIT_MAX (15 * HZ)
-/* And the connection itself does. */
+/* How long for the peer's answer to a cut; a FIN waits less, see fin.c. */
 #define L5_ACK_WAIT	(20 * HZ)
 /* And for so long may records be behind the FIN. */
 #define L5_FIN_WAIT	(60 * HZ)
@@ -458,11 +451,16 @@ void l5_move_fin_in(struct l5_sock *l5)
 		l5_move_fin_next(rd);
 }
 
-/*
- * Is a task in a call on a bootstrap? It may be there for as long as it likes.
- * One that comes between this look and what it is for holds a single worker up.
+/**
+ * l5_move_busy() - is a task in a call on a bootstrap?
+ * @bsk: the bootstrap
+ *
+ * It may be there for as long as it likes. One that comes between this look and
+ * what it is for holds a single worker up.
+ *
+ * Context: process.
  */
-static bool l5_move_busy(struct sock *bsk)
+bool l5_move_busy(struct sock *bsk)
 {
 	bool busy;
 
@@ -474,8 +472,15 @@ static bool l5_move_busy(struct sock *bsk)
 	return busy;
 }
 
-/* The socket of an object, and that it stays one; see l5_rdma_put_off(). */
-static bool l5_move_lock(struct l5_rdma *rd, struct l5_sock **found)
+/**
+ * l5_move_lock() - the socket of an object, and that it stays one
+ * @rd: the object
+ * @found: the socket, until l5_move_unlock(), or NULL: it has none
+ *
+ * Context: @rd's work.
+ * Return: false if a task holds the lock, see l5_rdma_put_off().
+ */
+bool l5_move_lock(struct l5_rdma *rd, struct l5_sock **found)
 {
 	struct l5_sock *l5 = l5_move_socket(rd);
 
@@ -497,7 +502,11 @@ static bool l5_move_lock(struct l5_rdma *rd, struct l5_sock **found)
 	return true;
 }
 
-static void l5_move_unlock(struct l5_sock *l5)
+/**
+ * l5_move_unlock() - undo l5_move_lock()
+ * @l5: what was found
+ */
+void l5_move_unlock(struct l5_sock *l5)
 {
 	mutex_unlock(&l5->lock);
 	sock_put(&l5->sk);
@@ -621,6 +630,8 @@ void l5_move_acked(struct l5_rdma *rd)
 		set_bit(L5_RD_ACKED, &rd->flags);
 		l5_rdma_push_locked(rd);
 		l5_move_done(rd);
+		if (l5_rd(rd, L5_RD_FIN_WAITS))
+			l5_rdma_do(rd, L5_DO_FIN);
 	}
 	spin_unlock(&rd->lock);
 	l5_move_wake(rd);
@@ -707,6 +718,8 @@ void l5_move_over(struct l5_rdma *rd)
 	if (!l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_RX_CUT))
 		clear_bit(L5_RD_OPEN, &rd->flags);
 	spin_unlock_bh(&rd->lock);
+	if (l5_rd(rd, L5_RD_FIN_WAITS))
+		l5_rdma_do(rd, L5_DO_FIN);
 	if (broken) {
 		l5_map_flag(&rd->conn->end[rd->end],
 			    L5_MAP_TX_ASK | L5_MAP_RX_ASK);
@@ -813,32 +826,6 @@ int l5_move_stop(struct l5_sock *l5, enum l5_reason why)
 	return err;
 }
 
-/**
- * l5_move_wait_acked() - before a FIN: the peer is to know of the cut
- * @l5: the socket
- *
- * If it never will, no FIN may tell it that the stream ends where TCP does: a
- * reset does then.
- *
- * Context: may sleep, for as long as an answer takes, or L5_CLOSE_WAIT_MAX.
- */
-void l5_move_wait_acked(struct l5_sock *l5)
-{
-	struct l5_rdma *rd = l5->rd;
-	unsigned long patience;
-
-	/* not for a socket that was used again, see l5_rdma_abandon() */
-	if (!rd || !l5_rd(rd, L5_RD_CUT) || !l5_rd(rd, L5_RD_OPEN))
-		return;
-	patience = clamp_t(unsigned long, rd->timeout / 2, L5_CLOSE_WAIT,
-			   L5_CLOSE_WAIT_MAX);
-	wait_event_timeout(rd->wait, l5_rd(rd, L5_RD_ACKED) ||
-			   l5_rd(rd, L5_RD_PEER_CLOSED) ||
-			   l5_rd(rd, L5_RD_OVER), patience);
-	if (!l5_rd(rd, L5_RD_ACKED) && !l5_rd(rd, L5_RD_PEER_CLOSED))
-		tcp_abort(l5->boot->sk, ECONNRESET);
-}
-
 /* Is it known whether RDMA carries the connection? */
 static bool l5_move_settled(struct l5_sock *l5)
 {
@@ -912,18 +899,22 @@ void l5_rdma_abandon(struct l5_sock *l5)
  * l5_rdma_detach() - the socket ends
  * @l5: the socket
  * @reset: what was sent and not delivered is of no use
+ * @boot: its bootstrap, NULL if that may not stay
  *
  * Context: may sleep. Afterwards nothing here uses the socket.
+ * Return: true if the bootstrap stays for a while, see fin.c.
  */
-void l5_rdma_detach(struct l5_sock *l5, bool reset)
+bool l5_rdma_detach(struct l5_sock *l5, bool reset, struct socket *boot)
 {
 	struct l5_rdma *rd;
+	bool kept;
 
 	/* from here on there comes no other */
 	l5_hope_free(l5);
 	rd = l5->rd;
 	if (!rd)
-		return;
+		return false;
+	boot = l5_fin_prepare(rd, boot);
 	mutex_lock(&l5->lock);
 	l5_rdma_forget(rd);
 	/* l5_move_begin() may have come after the rings were seen to */
@@ -936,12 +927,14 @@ void l5_rdma_detach(struct l5_sock *l5, bool reset)
 		set_bit(L5_RD_CLOSE, &rd->flags);
 		l5_rdma_push_locked(rd);
 	}
+	kept = boot && l5_fin_keep(rd, boot);
 	spin_unlock_bh(&rd->lock);
 	WRITE_ONCE(l5->rd, NULL);
 	mutex_unlock(&l5->lock);
 	l5_mailbox_leave(rd);
 	l5_rdma_do(rd, L5_DO_END);
 	l5_rdma_put(rd);
+	return kept;
 }
 
 /**

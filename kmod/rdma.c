@@ -314,6 +314,8 @@ static void l5_got_close(struct l5_rdma *rd, u64 head)
 	spin_lock(&rd->lock);
 	set_bit(L5_RD_PEER_CLOSED, &rd->flags);
 	set_bit(L5_END_CLOSED, &rd->conn->end[!rd->end].flags);
+	if (l5_rd(rd, L5_RD_FIN_WAITS))
+		l5_rdma_do(rd, L5_DO_FIN);
 	spin_unlock(&rd->lock);
 	l5_map_flag(&rd->conn->end[rd->end], L5_MAP_TX_ASK);
 	l5_conn_changed(rd->conn, rd->end);

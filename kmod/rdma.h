@@ -73,6 +73,7 @@
 #define L5_RD_COUNTED	19	/* counted, see l5_qp_get() */
 #define L5_RD_BROKEN	20	/* it failed, and records may be lost */
 #define L5_RD_ASKING	21	/* it is its turn to ask */
+#define L5_RD_FIN_WAITS	22	/* a FIN is to be sent, see fin.c */
 
 /* Bits of l5_rdma.todo */
 #define L5_DO_ASK	0
@@ -85,6 +86,7 @@
 #define L5_DO_UNREAD	7
 #define L5_DO_ABORT	8
 #define L5_DO_UNUSED	9
+#define L5_DO_FIN	10
 
 /* Work requests that may be outstanding, those kept for messages, receives. */
 #define L5_SQ		64
@@ -259,6 +261,8 @@ struct l5_region {
  * @later: L5_DO_* that were
  * @pause: jiffies that it was put off for the last time, 0 if it was not
  * @abort: the bootstrap that is to be ended, a reference, or NULL
+ * @boot: the bootstrap of a closed socket, which has it no more, or NULL
+ * @fin_late: jiffies when its FIN, or that of shutdown(), is a reset
  * @timeout: jiffies, net.l5.rdma_timeout_ms as it was then
  * @src: own address
  * @dst: the peer's
@@ -346,6 +350,8 @@ struct l5_rdma {
 	unsigned long later;
 	unsigned long pause;
 	struct sock *abort;
+	struct socket *boot;
+	unsigned long fin_late;
 	unsigned long timeout;
 	struct sockaddr_storage src;
 	struct sockaddr_storage dst;
@@ -559,9 +565,17 @@ bool l5_rdma_tx_begin(struct l5_rdma *rd);
 void l5_rdma_tx_end(struct l5_rdma *rd);
 void l5_move_tick(struct l5_rdma *rd);
 void l5_move_over(struct l5_rdma *rd);
+bool l5_move_busy(struct sock *bsk);
+bool l5_move_lock(struct l5_rdma *rd, struct l5_sock **found);
+void l5_move_unlock(struct l5_sock *l5);
 bool l5_move_abort(struct l5_rdma *rd);
 bool l5_move_unused(struct l5_rdma *rd);
 void l5_move_wake(struct l5_rdma *rd);
+
+/* fin.c */
+struct socket *l5_fin_prepare(struct l5_rdma *rd, struct socket *boot);
+bool l5_fin_keep(struct l5_rdma *rd, struct socket *boot);
+bool l5_fin_work(struct l5_rdma *rd);
 
 /* mailbox.c */
 void l5_mailbox_get_slot(struct l5_rdma *rd);

@@ -344,6 +344,31 @@ def lost(t):
     moves(t, 'afterwards')
 
 
+def cuts_late(t, m, *steps):
+    """
+    Two ends, the one at @m reads later, and the other does @steps once it has
+    sent all and had to cut. The question is put off until the other is inside
+    TCP: no cut there.
+    """
+    m.sh(DROP)
+    try:
+        s, port = t.listen(m, ['accept', 'moving=30000', 'say=moving', 'hold',
+                               'get=1m', 'say=got', 'info', 'taken', 'lost=3'],
+                           before=['set=rcvbuf:65536'])
+        c = t.other(m).step('set=sndbuf:65536', f'connect={m.at(port)}',
+                            'say=sends', 'whole=1m', 'put=20k', 'say=put',
+                            'hold', *steps)
+        c.line('sends')
+        # in one call, which the peer's buffer does not let come back
+        time.sleep(SLOW)
+    finally:
+        m.sh(PASS)
+    s.line('moving')
+    # until it, too, is allowed to
+    time.sleep(SLOW)
+    return s, c, port
+
+
 @case(200)
 def uncut(t):
     """
@@ -351,24 +376,7 @@ def uncut(t):
     who reads there TCP carries all of it.
     """
     for m in (t.a, t.b):
-        # The question is put off until the peer is inside TCP: no cut there.
-        m.sh(DROP)
-        try:
-            s, port = t.listen(m, ['accept', 'moving=30000', 'say=moving',
-                                   'hold', 'get=1m', 'say=got', 'info',
-                                   'taken', 'lost=3'],
-                               before=['set=rcvbuf:65536'])
-            c = t.other(m).step('set=sndbuf:65536', f'connect={m.at(port)}',
-                                'say=sends', 'whole=1m', 'put=20k', 'say=put',
-                                'hold')
-            c.line('sends')
-            # in one call, which the peer's buffer does not let come back
-            time.sleep(SLOW)
-        finally:
-            m.sh(PASS)
-        s.line('moving')
-        # until it, too, is allowed to
-        time.sleep(SLOW)
+        s, c, _ = cuts_late(t, m)
 
         def act(s=s, c=c):
             s.tell()
@@ -379,6 +387,27 @@ def uncut(t):
         lose(t, 'bytes after a cut not heard of', m, s, act)
         t.check(s.info().get('rx_cut') == 0, f'{m.name}: not heard of it',
                 repr(s))
+    moves(t, 'afterwards')
+
+
+@case(200)
+def leaves(t):
+    """A peer that does not answer a cut keeps nobody in a call."""
+    for how in ('close', 'shut'):
+        s, c, port = cuts_late(t, t.a, how, 'say=left', 'hold')
+
+        def act(s=s, c=c, how=how, port=port):
+            s.tell()
+            s.line('got')
+            c.line('put')
+            c.tell()
+            c.line('left')
+            now = t.b.sh(f'ss -tnH dport = :{port}')['out']
+            t.check('ESTAB' in now, f'{how}: before TCP is ended', now)
+        lose(t, f'after {how}', t.a, s, act)
+        c.tell()
+        c.finish()
+        t.check(c.code == 0, f'{how}: fine', repr(c))
     moves(t, 'afterwards')
 
 
