@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Where questions are asked and heard: devices, addresses, ports, rights."""
 import json
+import time
 
 from machine import HERE, Running, collector
 from moving import MOVED, SETTLED, STAYS
@@ -198,3 +199,45 @@ def iwarp(t):
     finally:
         t.a.sh('rdma link delete siw7; ip link del dm7; rmmod siw',
                check=False)
+
+
+@case(120)
+def bounce(t):
+    """A device that does not see memory as the CPU does carries nothing."""
+    m, link = t.b, 'rdma link add rxe0 type rxe netdev eth0'
+
+    def heard(port):
+        return f':{port}' in m.sh('rdma resource show cm_id')['out']
+
+    def talk(name, reason):
+        s, c = t.talk(t.a, PLAIN, [SETTLED, STAYS, 'both=20k', 'info',
+                                   'close'], s_before=['plain'])
+        t.exact(name, s, c, moved=False)
+        t.check(c.info().get('reason') == reason, f'{name}: reason', c.info())
+
+    m.sh('rdma link delete rxe0')
+    m.sh(f'insmod {HERE}/build/bounce-$(uname -r)/bounce.ko')
+    try:
+        m.sh(link)
+        before = m.stat()['rdma_asked']
+        talk('the first', 'rdma')
+        t.check('rxe0 does not see memory coherently' in m.sh('dmesg')['out'],
+                'the log says so')
+        talk('the next', 'peer')
+        t.check(m.stat()['rdma_asked'] - before == 1, 'only one asks',
+                m.stat())
+        s, port = t.listen(m, PLAIN)
+        c = t.a.step('plain', f'connect={m.at(port)}', 'both=20k',
+                     'close').finish()
+        s.finish()
+        t.fine('a listener there', s, c)
+        s, port = t.listen(m, ['accept', 'hold'])
+        time.sleep(0.5)
+        t.check(not heard(port), 'is not asked')
+        s.kill()
+        s.finish()
+    finally:
+        m.sh('rdma link delete rxe0; rmmod bounce', check=False)
+        m.sh(link)
+    s, c = t.talk(t.a, SERVES, ASKS)
+    t.exact('without it', s, c)

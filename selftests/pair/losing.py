@@ -4,6 +4,7 @@ The network loses, doubles and delays packets: that costs their resending, and
 no more. What is dropped is dropped where it comes in, for rxe does not survive
 that it cannot send.
 """
+import os
 import re
 import time
 
@@ -20,8 +21,9 @@ MOVED = 'moved=40000'
 KINDS = {'REQ': (0x10, 'a'), 'MRA': (0x11, 'b'), 'REJ': (0x12, 'b'),
          'REP': (0x13, 'b'), 'RTU': (0x14, 'a'), 'DREQ': (0x15, 'ab'),
          'DREP': (0x16, 'ab')}
-# Hand-overs at a time: 100 in all.
-LOST, OTHERS = 10, 20
+# Hand-overs at a time, and how often.
+LOST, OTHERS = 8, 20
+TIMES = int(os.environ.get('L5_TIMES', '1'))
 
 
 class Loss:
@@ -115,20 +117,20 @@ def hand_overs(t, name, n, until=None):
             c.info())
 
 
-@case(300)
+@case(300 * TIMES)
 def packets(t):
     """A message of each connection manager lost, or all doubled, or late."""
     for m in (t.a, t.b):
         m.sysctl('rdma_ms', 30000)
-    for kind in ('REQ', 'REP', 'RTU', 'DREQ', 'DREP', 'MRA'):
+    for kind in TIMES * ('REQ', 'REP', 'RTU', 'DREQ', 'DREP', 'MRA'):
         name = f'{kind} lost'
         hears = [m for m in (t.a, t.b) if m.name in KINDS[kind][1]]
         with Loss(hears, first(kind, LOST)) as loss:
             # an MRA is for who repeats what is not answered yet
             hand_overs(t, name, LOST, loss.dropped if kind == 'MRA' else None)
             t.check(loss.dropped(), f'{name}: it was', loss.dropped())
-    for name, what in (('all doubled', 'duplicate 100%'),
-                       ('all in any order', 'delay 200ms 190ms')):
+    for name, what in TIMES * (('all doubled', 'duplicate 100%'),
+                               ('all in any order', 'delay 200ms 190ms')):
         with Netem([t.a, t.b], what) as netem:
             hand_overs(t, name, OTHERS)
             t.check(netem.seen() > OTHERS, f'{name}: it was', netem.seen())
