@@ -261,7 +261,7 @@ static int l5_region_map(struct l5_rdma *rd, struct l5_region *r,
 static void l5_rdma_registered(struct ib_cq *cq, struct ib_wc *wc)
 {
 	if (wc->status != IB_WC_SUCCESS)
-		l5_rdma_wc_error(wc->qp->qp_context, wc);
+		l5_rdma_wc_error(cq->cq_context, wc);
 }
 
 /* Valid once the work requests before the next one are done. */

@@ -508,7 +508,8 @@ int l5_rdma_post_recv(struct l5_rdma *rd, u32 i)
 
 static void l5_rdma_received(struct ib_cq *cq, struct ib_wc *wc)
 {
-	struct l5_rdma *rd = wc->qp->qp_context;
+	/* the queue pair may be gone, where the device could not be drained */
+	struct l5_rdma *rd = cq->cq_context;
 	u32 i = wc->wr_cqe - rd->recvs;
 	struct l5_msg *msg = rd->bufs + i * rd->buf_len;
 
