@@ -238,12 +238,18 @@ static bool l5_door_fits(const struct rdma_cm_id *id)
 
 /*
  * Did the peer say no, or does nobody listen there? Anything else, a queue pair
- * number that is still known from before or no resources, may pass.
+ * number that is still known from before or no resources, may pass. So does an
+ * end: the connection manager says no by itself for a server that goes while
+ * its answer is on its way, but has nothing to add.
  */
-static bool l5_door_refused(int status)
+static bool l5_door_refused(const struct rdma_cm_event *event)
 {
-	return status == IB_CM_REJ_CONSUMER_DEFINED ||
-	       status == IB_CM_REJ_INVALID_SERVICE_ID;
+	const struct rdma_conn_param *p = &event->param.conn;
+
+	if (event->status == IB_CM_REJ_CONSUMER_DEFINED)
+		return p->private_data &&
+		       memchr_inv(p->private_data, 0, p->private_data_len);
+	return event->status == IB_CM_REJ_INVALID_SERVICE_ID;
 }
 
 static void l5_door_heard(struct l5_rdma *rd, struct rdma_cm_id *id,
@@ -269,7 +275,7 @@ static void l5_door_heard(struct l5_rdma *rd, struct rdma_cm_id *id,
 		l5_door_established(rd, event);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		l5_door_fail(rd, l5_door_refused(event->status) ?
+		l5_door_fail(rd, l5_door_refused(event) ?
 			     L5_REASON_REFUSED : L5_REASON_RDMA);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
@@ -503,10 +509,12 @@ static void l5_door_resolve(struct l5_rdma *rd)
 
 /* The server */
 
-/* Reject; the caller's return value then ends the id. */
+/* Reject, see l5_door_refused(); the caller's return value then ends the id. */
 static int l5_door_reject(struct rdma_cm_id *id, u8 why)
 {
-	rdma_reject(id, NULL, 0, why);
+	const __be32 no = cpu_to_be32(L5_MAGIC);
+
+	rdma_reject(id, &no, sizeof(no), why);
 	return -ECONNREFUSED;
 }
 

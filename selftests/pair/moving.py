@@ -236,6 +236,7 @@ def first(t):
 @case(180)
 def short(t):
     """Connections that end before the question is answered, or just then."""
+    refused = [m.stat()['rdma_refused'] for m in (t.a, t.b)]
     for m in (t.a, t.b):
         name = f'server {m.name}'
         s, c = t.talk(m, ['30[', 'accept', 'put=1500', 'shut', 'close', ']'],
@@ -294,6 +295,10 @@ def short(t):
                   ['8{', '12[', f'connect={t.b.at(t.ports + 1)}', 'ping=1,100',
                    'shut', 'eof', 'close', ']', '}'], connect='say')
     t.fine('8 at a time', s, c)
+    # None of these says anything of the destination.
+    for m, n in zip((t.a, t.b), refused):
+        t.check(m.stat()['rdma_refused'] == n, f'{m.name}: nobody is refused',
+                m.stat())
     # A process that ends leaves what it sent to the kernel.
     s, c = t.talk(t.a, ['accept', MOVED, 'sleep=1500', 'get=150k', 'eof'],
                   [MOVED, 'put=150k'])
