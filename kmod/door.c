@@ -393,8 +393,8 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	if (l5_denied_rdma(l5))
 		return L5_REASON_DENIED;
 	/* TCP has just looked at its route */
-	why = l5_guard(bsk) ?: l5_memo_look(sock_net(bsk), &dst,
-						   l5->sk.sk_uid);
+	why = l5_guard(bsk) ?:
+	      l5_memo_look(sock_net(bsk), &dst, l5->sk.sk_uid);
 	if (why)
 		return why;
 	old = set_active_memcg(l5->conn->end[L5_CLIENT].payer.memcg);
@@ -650,6 +650,15 @@ static int l5_door_accept(struct l5_rdma *rd)
 	return err;
 }
 
+/* Why a socket is not to ask, or be asked, as it was when that began. */
+static u8 l5_door_unwanted(const struct l5_sock *l5)
+{
+	if (!READ_ONCE(l5->ln->enabled) || !l5_door_wants(l5))
+		return L5_REASON_DISABLED;
+	return l5_denied(l5) || l5_denied_rdma(l5) ? L5_REASON_DENIED :
+						     L5_REASON_NONE;
+}
+
 /* Was there something meanwhile that wants the connection on TCP? */
 static bool l5_door_guarded(struct l5_rdma *rd)
 {
@@ -667,7 +676,7 @@ static bool l5_door_guarded(struct l5_rdma *rd)
 	spin_unlock_bh(&rd->lock);
 	if (!l5)
 		return false;
-	why = l5_denied_rdma(l5) ? L5_REASON_DENIED : l5_guard_again(bsk);
+	why = l5_door_unwanted(l5) ?: l5_guard_again(bsk);
 	sock_put(bsk);
 	sock_put(&l5->sk);
 	if (why)
