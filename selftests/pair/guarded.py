@@ -391,11 +391,14 @@ def denied(t):
         stays(t, 'a rule before a late question', s, c, client=None,
               server='denied')
         t.b.sysctl('rdma_ms', 3000)
+        if t.a.do.shell('modprobe 8021q')['code']:
+            t.skip('a VLAN on it', 'this kernel has none')
+            return
         # what sits on a device leads by it
         for m, n in ((t.a, 1), (t.b, 2)):
             if 'rdma all' in rules(m):
                 rule(m, 'allow rdma all')
-            m.sh('modprobe 8021q && ip link add link eth0 name v5 type vlan '
+            m.sh('ip link add link eth0 name v5 type vlan '
                  f'id 5 && ip addr add 10.8.0.{n}/24 dev v5 && '
                  'ip link set v5 up')
         rule(t.b, 'rdma dev eth0')
