@@ -29,8 +29,8 @@ RSOCKET = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
 CHUNK = 65536
 PATIENCE = 20       # seconds until something is given up
 # How net.l5 is if a figure does not want something else.
-SETTINGS = {"rdma_poll": 0, "rdma_notify": 4, "rdma_chain": 0,
-            "rdma_memo_s": 60, "rdma_ms": 2000}
+SETTINGS = {"rdma_poll": 0, "rdma_notify": 4, "rdma_safe": 0, "rdma_chain": 0,
+            "rdma_memo_s": 60, "rdma_ms": 10000}
 
 CAUTION = """\
 SOFTWARE RDMA: rxe makes each packet, and its checksum, on the CPUs of these
@@ -326,7 +326,8 @@ def samplers(peer, opt):
     study = [
         own(f"notify/{notify}-{chain}/{what}", "l5", *command,
             "-t", "l5", "-w", "poll",
-            settings={"rdma_notify": notify, "rdma_chain": chain})
+            settings={"rdma_notify": notify, "rdma_safe": 15,
+                      "rdma_chain": chain})
         for notify in range(4) for chain in range(2)
         for what, command in (("rr", ["rr"]),
                               ("way", ["stream", "-s", "64", "-m"]))

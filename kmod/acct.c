@@ -14,6 +14,8 @@
  * made it is that user, whatever uids the namespace has: those are free, too.
  * A task with CAP_SYS_RESOURCE on the host is not bounded as a user, as it is
  * not by RLIMIT_*, but by the other two.
+ *
+ * Queue pairs, of which a device has so many, are counted for the same three.
  */
 #include <linux/cred.h>
 #include <linux/hashtable.h>
@@ -30,12 +32,16 @@
  * @uid: of the host
  * @node: in the table
  * @reserved: pages granted, never more than net.l5.user_max_kb
+ * @qps: queue pairs, never more than net.l5.user_rdma_max
+ * @leaves: addresses where questions are heard for listeners, likewise
  */
 struct l5_user {
 	refcount_t ref;
 	kuid_t uid;
 	struct hlist_node node;
 	atomic_long_t reserved;
+	atomic_t qps;
+	atomic_t leaves;
 };
 
 #define L5_USER_BITS	6
@@ -44,9 +50,14 @@ static DEFINE_SPINLOCK(l5_users_lock);
 static DEFINE_HASHTABLE(l5_users, L5_USER_BITS);
 
 static atomic_long_t l5_host_reserved;
+static atomic_t l5_host_qps;
 
 unsigned long l5_host_max_kb;
 unsigned long l5_user_max_kb;
+
+/* a user has half of what a namespace has */
+unsigned int l5_host_rdma_max = 4096;
+unsigned int l5_user_rdma_max = 512;
 
 /**
  * l5_acct_init() - set the bounds from the memory there is
@@ -237,6 +248,78 @@ void l5_unreserve(const struct l5_payer *p, long pages)
 	if (p->user)
 		atomic_long_sub(pages, &p->user->reserved);
 	atomic_long_sub(pages, &p->acct->reserved);
+}
+
+static bool l5_one_more(atomic_t *n, const unsigned int *max)
+{
+	if (atomic_inc_return(n) <= (int)READ_ONCE(*max))
+		return true;
+	atomic_dec(n);
+	return false;
+}
+
+/**
+ * l5_leaf_charge() - ask for one more address where questions are heard
+ * @p: who listens
+ *
+ * What the connection manager allocates for it is charged to nobody.
+ *
+ * Context: any.
+ * Return: false if a limit does not allow it.
+ */
+bool l5_leaf_charge(const struct l5_payer *p)
+{
+	return !p->user || l5_one_more(&p->user->leaves, &l5_user_rdma_max);
+}
+
+/**
+ * l5_leaf_uncharge() - and one less
+ * @p: who listened
+ *
+ * Context: any.
+ */
+void l5_leaf_uncharge(const struct l5_payer *p)
+{
+	if (p->user)
+		atomic_dec(&p->user->leaves);
+}
+
+/**
+ * l5_qp_get() - ask for one more queue pair
+ * @p: who is to have it
+ * @ln: in this namespace
+ *
+ * Context: any.
+ * Return: false if a limit does not allow it.
+ */
+bool l5_qp_get(const struct l5_payer *p, struct l5_net *ln)
+{
+	if (!l5_one_more(&ln->rdma_now, &ln->rdma_max))
+		return false;
+	if (p->user && !l5_one_more(&p->user->qps, &l5_user_rdma_max))
+		goto err_net;
+	if (l5_one_more(&l5_host_qps, &l5_host_rdma_max))
+		return true;
+	if (p->user)
+		atomic_dec(&p->user->qps);
+err_net:
+	atomic_dec(&ln->rdma_now);
+	return false;
+}
+
+/**
+ * l5_qp_put() - it is gone
+ * @p: who had it
+ * @ln: in this namespace
+ *
+ * Context: any.
+ */
+void l5_qp_put(const struct l5_payer *p, struct l5_net *ln)
+{
+	atomic_dec(&l5_host_qps);
+	if (p->user)
+		atomic_dec(&p->user->qps);
+	atomic_dec(&ln->rdma_now);
 }
 
 /**

@@ -262,7 +262,7 @@ struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
 	spin_lock_init(&l5->err_lock);
 	INIT_LIST_HEAD(&l5->pending);
 	spin_lock_init(&l5->pending_lock);
-	INIT_WORK(&l5->listened, l5_boot_listened);
+	INIT_DELAYED_WORK(&l5->listened, l5_boot_listened);
 	return l5;
 }
 

@@ -290,7 +290,7 @@ static void l5_listen_state_change(struct sock *bsk)
 	if (l5 && bsk->sk_state_change == l5_listen_state_change &&
 	    READ_ONCE(bsk->sk_state) == TCP_CLOSE) {
 		sock_hold(&l5->sk);
-		if (!queue_work(l5_wq, &l5->listened))
+		if (!queue_delayed_work(l5_wq, &l5->listened, 0))
 			sock_put(&l5->sk);
 	}
 	read_unlock_bh(&bsk->sk_callback_lock);
@@ -403,12 +403,17 @@ void l5_boot_borrow(struct l5_sock *l5)
 		WRITE_ONCE(l5->boot->file, l5->sk.sk_socket->file);
 }
 
-/*
- * The end of a bootstrap. Its family's part first, since until that is through
- * others look at the file; sock_release() frees the inode of those that have
- * none. It calls release() again, which finds nothing.
+/**
+ * l5_boot_end() - the end of a bootstrap
+ * @boot: the bootstrap
+ *
+ * Its family's part first, since until that is through others look at the file;
+ * sock_release() frees the inode of those that have none. It calls release()
+ * again, which finds nothing.
+ *
+ * Context: may sleep, as close() of the bootstrap does with SO_LINGER.
  */
-static void l5_boot_end(struct socket *boot)
+void l5_boot_end(struct socket *boot)
 {
 	boot->ops->release(boot);
 	WRITE_ONCE(boot->file, NULL);
@@ -514,26 +519,38 @@ static bool l5_listen_ended(struct l5_sock *l5)
 	return true;
 }
 
-static void l5_listen_settle(struct l5_sock *l5)
+static void l5_listen_settle_unlock(struct l5_sock *l5)
 {
-	bool ended;
+	bool ended = l5_listen_ended(l5);
 
-	mutex_lock(&l5->lock);
-	ended = l5_listen_ended(l5);
 	mutex_unlock(&l5->lock);
 	if (ended)
 		l5_door_unlisten(l5);
 }
 
+static void l5_listen_settle(struct l5_sock *l5)
+{
+	mutex_lock(&l5->lock);
+	l5_listen_settle_unlock(l5);
+}
+
+/* Until somebody who is in a call on the listener is looked for again. */
+#define L5_LISTENED_AGAIN	(HZ / 10)
+
 /**
  * l5_boot_listened() - l5_sock.listened, queued by l5_listen_state_change()
  * @work: of a socket, with a reference to it
+ *
+ * A call on the socket may hold its lock for long, and the worker is for all.
  */
 void l5_boot_listened(struct work_struct *work)
 {
-	struct l5_sock *l5 = container_of(work, struct l5_sock, listened);
+	struct l5_sock *l5 = container_of(work, struct l5_sock, listened.work);
 
-	l5_listen_settle(l5);
+	if (mutex_trylock(&l5->lock))
+		l5_listen_settle_unlock(l5);
+	else if (queue_delayed_work(l5_wq, &l5->listened, L5_LISTENED_AGAIN))
+		return;
 	sock_put(&l5->sk);
 }
 
@@ -570,14 +587,14 @@ void l5_boot_release(struct l5_sock *l5)
 {
 	struct socket *boot = l5->boot;
 	struct sock *bsk = boot->sk;
-	bool listens, abort;
+	bool listens, abort, kept;
 
 	/* nobody else is to end it as a listener from here on */
 	write_lock_bh(&bsk->sk_callback_lock);
 	if (bsk->sk_state_change == l5_listen_state_change)
 		bsk->sk_state_change = l5_wakeup;
 	write_unlock_bh(&bsk->sk_callback_lock);
-	if (cancel_work_sync(&l5->listened))
+	if (cancel_delayed_work_sync(&l5->listened))
 		sock_put(&l5->sk);
 	listens = l5_state(l5) == L5_LISTEN;
 	if (listens) {
@@ -589,8 +606,8 @@ void l5_boot_release(struct l5_sock *l5)
 	/* which AF_UNIX does not know */
 	abort = l5->proto != L5PROTO_UNIX && sock_flag(bsk, SOCK_LINGER) &&
 		!READ_ONCE(bsk->sk_lingertime);
-	if (!abort)
-		l5_move_wait_acked(l5);
+	if (!abort && sock_flag(bsk, SOCK_LINGER))
+		l5_fin_wait(l5);
 	/*
 	 * First take the bootstrap its callbacks: what it hears from here on
 	 * enters no meeting, and it may outlive us and the module. A listener
@@ -611,9 +628,11 @@ void l5_boot_release(struct l5_sock *l5)
 		abort = l5_conn_close(l5, abort);
 	if (abort)
 		l5_reset(l5);
-	l5_rdma_detach(l5, abort);
+	kept = l5_rdma_detach(l5, abort, abort || sock_flag(bsk, SOCK_LINGER) ?
+			      NULL : boot);
 	l5_mailbox_release(l5);
-	l5_boot_end(boot);
+	if (!kept)
+		l5_boot_end(boot);
 	if (l5->conn)
 		l5_conn_put(l5->conn);
 	l5_payer_put(&l5->payer);
@@ -1036,6 +1055,21 @@ static void l5_shutdown_closed(struct l5_sock *l5)
 	l5_conn_changed(l5->conn, !l5->end);
 }
 
+/* All that shutdown() of TCP does but for the FIN, which is sent by fin.c. */
+static int l5_shutdown_later(struct l5_sock *l5, int how)
+{
+	struct sock *bsk = l5->boot->sk;
+	int err = 0;
+
+	lock_sock(bsk);
+	if (bsk->sk_state == TCP_CLOSE)
+		err = -ENOTCONN;
+	bsk->sk_shutdown |= how + 1;
+	bsk->sk_state_change(bsk);
+	release_sock(bsk);
+	return err;
+}
+
 /**
  * l5_shutdown() - shut down the bootstrap, and the ring in the same sense
  * @sock: the socket
@@ -1046,29 +1080,27 @@ static void l5_shutdown_closed(struct l5_sock *l5)
 int l5_shutdown(struct socket *sock, int how)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
-	bool listens, ended;
-	struct l5_rdma *rd;
+	bool listens, ended, later;
+	enum l5_tx tx;
 	int err;
 
 	mutex_lock(&l5->lock);
 	/* a half-open meeting is not worth waiting for */
 	l5_meet_stay(l5, L5_REASON_TIMEOUT);
 	/* a FIN is the last that TCP carries, or comes after a cut is known */
-	rd = l5_move_hope(l5);
-	if (rd && !l5_rdma_tx_begin(rd)) {
-		rd = NULL;
-		if (how == SHUT_WR || how == SHUT_RDWR)
-			l5_move_wait_acked(l5);
-	}
+	tx = l5_move_tx_begin(l5);
+	later = tx == L5_TX_RINGS && (how == SHUT_WR || how == SHUT_RDWR) &&
+		l5_fin_later(l5);
 	if (l5_tx_rings(l5) || l5_rx_rings(l5))
 		l5_shutdown_ring(l5, how);
 	/* TCP stops listening, AF_UNIX only refuses */
 	listens = l5_state(l5) == L5_LISTEN && l5->proto != L5PROTO_UNIX;
 	if (listens && (how == SHUT_RD || how == SHUT_RDWR))
 		l5_meet_close(l5);
-	err = l5->boot->ops->shutdown(l5->boot, how);
-	if (rd)
-		l5_rdma_tx_end(rd);
+	err = later ? l5_shutdown_later(l5, how) :
+		      l5->boot->ops->shutdown(l5->boot, how);
+	if (tx == L5_TX_COUNTED)
+		l5_move_tx_end(l5);
 	if (l5_state(l5) == L5_SHM)
 		l5_shutdown_closed(l5);
 	ended = listens && l5_listen_ended(l5);

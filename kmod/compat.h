@@ -25,6 +25,12 @@
 #include <linux/filelock.h>
 #endif
 
+/* options that came with TCP-AO in 6.7 */
+#if !L5_KERNEL(6, 7)
+#define TCP_AO_ADD_KEY		38
+#define TCP_AO_INFO		40
+#endif
+
 /* bind() and connect() take a type of their own since 7.0 */
 #ifdef L5_HAVE_SOCKADDR_UNSIZED
 #define l5_sockaddr	sockaddr_unsized

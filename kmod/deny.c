@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * AF_L5: rules of an administrator about who gets no rings.
+ * AF_L5: rules of an administrator about who gets no rings, or no RDMA.
  *
  * Once rings carry a connection its bytes pass no firewall. So an administrator
  * may say, in /proc/net/l5_deny, whose sockets are to stay on TCP or AF_UNIX.
  * The rules of the first network namespace are the host's and hold in every
  * other; those of another hold there, in addition. They are asked where a
  * socket is about to offer or to take rings, so they end no connection; that is
- * what revoking is for.
+ * what revoking is for. Rules of RDMA may name the way instead of the sockets.
  */
 #include <linux/cgroup.h>
+#include <linux/ctype.h>
 #include <linux/limits.h>
 #include <linux/list.h>
 #include <linux/nsproxy.h>
 #include <linux/rculist.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 
 #include "l5.h"
 
@@ -25,23 +27,40 @@
 /**
  * struct l5_rule - sockets that stay on their bootstrap
  * @node: in l5_net.rules
- * @who: which
+ * @rdma: that may have rings of this host
+ * @who: which; all, if @way says more
+ * @way: with @rdma, of which ways between hosts
  * @rcu: delays the end
  */
 struct l5_rule {
 	struct list_head node;
+	bool rdma;
 	struct l5_who who;
+	struct l5_way way;
 	struct rcu_head rcu;
 };
 
-static bool l5_denied_in(struct net *net, const struct l5_sock *l5)
+static bool l5_denied_in(struct net *net, const struct l5_sock *l5, bool rdma)
 {
 	const struct l5_rule *rule;
 
 	list_for_each_entry_rcu(rule, &l5_net(net)->rules, node)
-		if (l5_who_is(&rule->who, net->user_ns, l5))
+		if (rule->rdma == rdma && rule->way.kind == L5_WAY_ANY &&
+		    l5_who_is(&rule->who, net->user_ns, l5))
 			return true;
 	return false;
+}
+
+static bool l5_denied_by(const struct l5_sock *l5, bool rdma)
+{
+	struct net *net = sock_net(&l5->sk);
+	bool denied;
+
+	rcu_read_lock();
+	denied = l5_denied_in(&init_net, l5, rdma) ||
+		 (!net_eq(net, &init_net) && l5_denied_in(net, l5, rdma));
+	rcu_read_unlock();
+	return denied;
 }
 
 /**
@@ -52,14 +71,45 @@ static bool l5_denied_in(struct net *net, const struct l5_sock *l5)
  */
 bool l5_denied(const struct l5_sock *l5)
 {
-	struct net *net = sock_net(&l5->sk);
-	bool denied;
+	return l5_denied_by(l5, false);
+}
 
-	rcu_read_lock();
-	denied = l5_denied_in(&init_net, l5) ||
-		 (!net_eq(net, &init_net) && l5_denied_in(net, l5));
-	rcu_read_unlock();
-	return denied;
+/**
+ * l5_denied_rdma() - or, between hosts, no RDMA, whatever the way?
+ * @l5: the socket that asks, or that listens
+ *
+ * Context: any but hard interrupts.
+ */
+bool l5_denied_rdma(const struct l5_sock *l5)
+{
+	return l5_denied_by(l5, true);
+}
+
+static bool l5_denied_way_in(const struct net *net, struct net_device *dev,
+			     const struct in6_addr *peer)
+{
+	const struct l5_rule *rule;
+
+	list_for_each_entry_rcu(rule, &l5_net(net)->rules, node)
+		if (rule->way.kind != L5_WAY_ANY &&
+		    l5_way_is(&rule->way, net, dev, peer))
+			return true;
+	return false;
+}
+
+/**
+ * l5_denied_way() - is there to be no RDMA by this way?
+ * @net: of the socket
+ * @dev: the device that leads there
+ * @peer: the address there, one of IPv4 mapped, or NULL
+ *
+ * Context: RCU.
+ */
+bool l5_denied_way(const struct net *net, struct net_device *dev,
+		   const struct in6_addr *peer)
+{
+	return l5_denied_way_in(&init_net, dev, peer) ||
+	       (!net_eq(net, &init_net) && l5_denied_way_in(net, dev, peer));
 }
 
 static void l5_rule_free_rcu(struct rcu_head *rcu)
@@ -77,57 +127,79 @@ static void l5_rule_del(struct l5_net *ln, struct l5_rule *rule)
 	call_rcu(&rule->rcu, l5_rule_free_rcu);
 }
 
-static struct l5_rule *l5_rule_find(struct l5_net *ln, const struct l5_who *who)
+static struct l5_rule *l5_rule_find(struct l5_net *ln,
+				    const struct l5_rule *want)
 {
 	struct l5_rule *rule;
 
 	lockdep_assert_held(&ln->rules_lock);
 	list_for_each_entry(rule, &ln->rules, node)
-		if (l5_who_same(&rule->who, who))
+		if (rule->rdma == want->rdma &&
+		    l5_who_same(&rule->who, &want->who) &&
+		    l5_way_same(&rule->way, &want->way))
 			return rule;
 	return NULL;
 }
 
-/* Takes over what @who holds, unless it fails. */
-static int l5_rule_add(struct l5_net *ln, struct l5_who *who)
+/* Takes over what @want holds, unless it fails. */
+static int l5_rule_add(struct l5_net *ln, const struct l5_rule *want)
 {
 	struct l5_rule *rule;
 
-	if (who->kind == L5_WHO_INODE)
+	if (want->who.kind == L5_WHO_INODE)
 		return -EINVAL;
-	if (l5_rule_find(ln, who))
+	if (l5_rule_find(ln, want))
 		return -EEXIST;
 	if (ln->nrules == L5_RULES_MAX)
 		return -ENOSPC;
 	rule = kzalloc(sizeof(*rule), GFP_KERNEL_ACCOUNT);
 	if (!rule)
 		return -ENOMEM;
-	rule->who = *who;
+	rule->rdma = want->rdma;
+	rule->who = want->who;
+	rule->way = want->way;
 	list_add_tail_rcu(&rule->node, &ln->rules);
 	ln->nrules++;
 	return 0;
 }
 
+/* Does the line begin with a word? Then it goes on after that. */
+static bool l5_deny_word(char **line, const char *word)
+{
+	size_t n = strlen(word);
+
+	if (strncmp(*line, word, n) || !isspace((*line)[n]))
+		return false;
+	*line = skip_spaces(*line + n);
+	return true;
+}
+
+static int l5_rule_parse(struct l5_rule *rule, char *line)
+{
+	int err = -ENOENT;
+
+	memset(rule, 0, sizeof(*rule));
+	rule->rdma = l5_deny_word(&line, "rdma");
+	if (rule->rdma)
+		err = l5_way_parse(&rule->way, line);
+	return err == -ENOENT ? l5_who_parse(&rule->who, line) : err;
+}
+
 static int l5_deny_line(struct l5_net *ln, char *line)
 {
-	static const char allow[] = "allow ";
-	struct l5_rule *rule;
-	struct l5_who who;
-	bool add = true;
+	struct l5_rule *rule, want;
+	bool add;
 	int err;
 
-	if (!strncmp(line, allow, sizeof(allow) - 1)) {
-		line += sizeof(allow) - 1;
-		add = false;
-	}
-	err = l5_who_parse(&who, line);
+	add = !l5_deny_word(&line, "allow");
+	err = l5_rule_parse(&want, line);
 	if (err)
 		return err;
 	mutex_lock(&ln->rules_lock);
 	if (add) {
-		err = l5_rule_add(ln, &who);
+		err = l5_rule_add(ln, &want);
 	} else {
-		rule = l5_rule_find(ln, &who);
+		rule = l5_rule_find(ln, &want);
 		if (rule)
 			l5_rule_del(ln, rule);
 		else
@@ -135,7 +207,7 @@ static int l5_deny_line(struct l5_net *ln, char *line)
 	}
 	mutex_unlock(&ln->rules_lock);
 	if (err || !add)
-		l5_who_put(&who);
+		l5_who_put(&want.who);
 	/* what it says is so already */
 	return err == -EEXIST ? 0 : err;
 }
@@ -143,7 +215,8 @@ static int l5_deny_line(struct l5_net *ln, char *line)
 /**
  * l5_deny_write() - rules are added, or taken back
  * @file: /proc/net/l5_deny
- * @buf: lines of what l5_who_parse() knows; "allow " before one takes it back
+ * @buf: lines of what l5_who_parse() knows, or "rdma " and that or what
+ *	l5_way_parse() knows; "allow " before one takes it back
  * @size: of it
  *
  * Return: 0; at the first line that fails, its errno: those before it hold.
@@ -209,8 +282,14 @@ int l5_deny_show(struct seq_file *seq, void *v)
 	const struct l5_rule *rule;
 
 	mutex_lock(&ln->rules_lock);
-	list_for_each_entry(rule, &ln->rules, node)
-		l5_rule_show(seq, &rule->who);
+	list_for_each_entry(rule, &ln->rules, node) {
+		if (rule->rdma)
+			seq_puts(seq, "rdma ");
+		if (rule->way.kind == L5_WAY_ANY)
+			l5_rule_show(seq, &rule->who);
+		else
+			l5_way_show(seq, &rule->way);
+	}
 	mutex_unlock(&ln->rules_lock);
 	return 0;
 }

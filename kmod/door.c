@@ -14,13 +14,12 @@
  * background while TCP carries the bytes, and what came of it is remembered for
  * the destination. Nobody waits for it who did not ask to.
  *
- * On the server the question and accept() come in any order. Whichever is first
- * puts its l5_rdma in a table, the other finds it there and the two become one.
+ * On the server the question and accept() come in any order, see hope.c.
  */
-#include <linux/if_vlan.h>
-#include <linux/jhash.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/tcp.h>
+#include <net/addrconf.h>
 #include <net/ipv6.h>
 #include <net/tcp.h>
 
@@ -28,24 +27,13 @@
 
 #include "rdma.h"
 
-#define L5_DOOR_BITS	8
-
-/* A namespace's questions for sockets that are not accepted yet, their time. */
-#define L5_DOOR_EARLY	1024
-#define L5_DOOR_PATIENCE (10 * HZ)
-/* Questions that are asked at a time; the others wait for their turn. */
-#define L5_DOOR_ASKING	32
 /* How long a closed socket's bytes may take to be acknowledged. */
 #define L5_LINGER	(30 * HZ)
 
 /* Objects with a cm id; the module stays until there are none. */
 static atomic_t l5_door_ids = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(l5_door_idle);
-
-static atomic_t l5_door_asking = ATOMIC_INIT(0);
-
-static DEFINE_SPINLOCK(l5_door_lock);
-static struct hlist_head l5_door_table[1 << L5_DOOR_BITS];
+static bool l5_door_closing;
 
 /**
  * l5_rdma_do() - have the work of an object do something
@@ -76,70 +64,76 @@ void l5_door_expire(struct l5_rdma *rd, unsigned long delay)
 		l5_rdma_put(rd);
 }
 
-static void l5_door_in_time(struct l5_rdma *rd)
+/**
+ * l5_door_in_time() - no look later is needed
+ * @rd: the object
+ *
+ * Context: any; one that has begun goes on.
+ */
+void l5_door_in_time(struct l5_rdma *rd)
 {
 	if (cancel_delayed_work(&rd->expire))
 		l5_rdma_put(rd);
 }
 
-/* The table */
-
-static struct hlist_head *l5_door_bucket(u64 key)
+static void l5_door_let_go(struct l5_rdma *rd)
 {
-	static u32 seed __read_mostly;
-
-	net_get_random_once(&seed, sizeof(seed));
-	return &l5_door_table[jhash_2words(key, key >> 32, seed) &
-			      ((1 << L5_DOOR_BITS) - 1)];
+	l5_rdma_put(rd);
+	if (atomic_dec_and_test(&l5_door_ids))
+		wake_up(&l5_door_idle);
 }
 
-/* One of the other kind: a question if @asked, else a socket. */
-static struct l5_rdma *l5_door_find(const struct l5_net *ln, u64 token,
-				    bool asked)
-{
-	struct l5_rdma *rd;
+/* What was put off and not done yet is done again after this, and twice it. */
+#define L5_PAUSE_MOST	(HZ / 2)
 
-	lockdep_assert_held(&l5_door_lock);
-	hlist_for_each_entry(rd, l5_door_bucket(token), node)
-		if (rd->token == token && rd->ln == ln && !!rd->id == asked)
-			return rd;
-	return NULL;
-}
-
-/* The table has a reference to what is in it. */
-static void l5_door_add(struct l5_rdma *rd)
+/**
+ * l5_rdma_resume() - do what was put off
+ * @work: l5_rdma.again
+ */
+void l5_rdma_resume(struct work_struct *work)
 {
-	lockdep_assert_held(&l5_door_lock);
-	refcount_inc(&rd->ref);
-	hlist_add_head(&rd->node, l5_door_bucket(rd->token));
-	if (rd->id)
-		rd->ln->door_early++;
-}
+	struct l5_rdma *rd = container_of(work, struct l5_rdma, again.work);
+	unsigned long later = xchg(&rd->later, 0);
+	int what;
 
-static bool l5_door_del(struct l5_rdma *rd)
-{
-	lockdep_assert_held(&l5_door_lock);
-	if (hlist_unhashed(&rd->node))
-		return false;
-	hlist_del_init(&rd->node);
-	if (rd->id)
-		rd->ln->door_early--;
-	return true;
+	for_each_set_bit(what, &later, BITS_PER_LONG)
+		l5_rdma_do(rd, what);
+	l5_door_let_go(rd);
 }
 
 /**
- * l5_rdma_forget() - nobody is to find it any more
- * @rd: what may be in the table
+ * l5_rdma_put_off() - the work of an object cannot do something now
+ * @rd: the object
+ * @what: L5_DO_*
+ *
+ * It needs a lock of the socket's, and a task holds it that may do so for as
+ * long as it likes: a fault of its own may be what it is in. All connections
+ * share the workers, so none of these is to wait for it. The module does, as if
+ * for an id.
+ *
+ * Context: @rd's work.
  */
-void l5_rdma_forget(struct l5_rdma *rd)
+void l5_rdma_put_off(struct l5_rdma *rd, int what)
 {
-	bool was;
+	rd->pause = clamp_t(unsigned long, 2 * rd->pause, 1, L5_PAUSE_MOST);
+	set_bit(what, &rd->later);
+	atomic_inc(&l5_door_ids);
+	refcount_inc(&rd->ref);
+	if (!queue_delayed_work(l5_wq, &rd->again, rd->pause))
+		l5_door_let_go(rd);
+}
 
-	spin_lock_bh(&l5_door_lock);
-	was = l5_door_del(rd);
-	spin_unlock_bh(&l5_door_lock);
-	if (was)
-		l5_rdma_put(rd);
+/* What takes such locks, and is done after the end of the object as well. */
+static void l5_door_try(struct l5_rdma *rd, unsigned long todo)
+{
+	if (todo & BIT(L5_DO_UNREAD) && !l5_move_unread(rd))
+		l5_rdma_put_off(rd, L5_DO_UNREAD);
+	if (todo & BIT(L5_DO_ABORT) && !l5_move_abort(rd))
+		l5_rdma_put_off(rd, L5_DO_ABORT);
+	if (todo & BIT(L5_DO_FIN) && !l5_fin_work(rd))
+		l5_rdma_put_off(rd, L5_DO_FIN);
+	if (todo & BIT(L5_DO_UNUSED) && !l5_move_unused(rd))
+		l5_rdma_put_off(rd, L5_DO_UNUSED);
 }
 
 /* Events of a connection. Only what must be done at once is done here. */
@@ -151,12 +145,25 @@ static void l5_door_fail(struct l5_rdma *rd, u8 reason)
 	l5_rdma_dead(rd, ECONNRESET);
 }
 
-/* Of a queue pair that is made, but not connected yet. */
-static void l5_door_timers(struct rdma_cm_id *id)
+/*
+ * Of a queue pair that is made, but not connected yet. A device waits for
+ * 4.096 us << n at least until it sends a packet again.
+ */
+static void l5_door_timers(struct l5_rdma *rd)
 {
-	rdma_set_ack_timeout(id, L5_ACK_TIMEOUT);
+	u64 ns = jiffies_to_nsecs(rd->timeout);
+	unsigned long units = DIV_ROUND_UP_ULL(ns, 4096 * (L5_RETRY + 1));
+
+	rdma_set_ack_timeout(rd->id, order_base_2(units));
 	/* its default is more than half a second */
-	rdma_set_min_rnr_timer(id, L5_RNR_TIMER);
+	rdma_set_min_rnr_timer(rd->id, L5_RNR_TIMER);
+}
+
+/* Why it stays on TCP that something failed here. */
+static u8 l5_door_why(int err)
+{
+	return err == -EDQUOT ? L5_REASON_LIMIT :
+	       err == -ENOMEM ? L5_REASON_NOMEM : L5_REASON_RDMA;
 }
 
 static void l5_door_connect(struct l5_rdma *rd)
@@ -165,8 +172,8 @@ static void l5_door_connect(struct l5_rdma *rd)
 	struct rdma_conn_param param = {
 		.private_data = &hello,
 		.private_data_len = sizeof(hello),
-		.retry_count = 6,	/* 7 is for ever on some devices */
-		.rnr_retry_count = 7,
+		.retry_count = L5_RETRY,
+		.rnr_retry_count = L5_RNR_RETRY,
 	};
 	u32 max;
 	int err;
@@ -181,19 +188,18 @@ static void l5_door_connect(struct l5_rdma *rd)
 		hello.tx_size = min(max, l5_conn_wish(rd->conn, true));
 		hello.rx_size = min(max, l5_conn_wish(rd->conn, false));
 		l5_seal_make(rd, &hello);
-		l5_door_timers(rd->id);
+		l5_door_timers(rd);
 		err = rdma_connect_locked(rd->id, &param);
 	}
 	if (err)
-		l5_door_fail(rd, err == -EDQUOT ? L5_REASON_LIMIT :
-						  L5_REASON_RDMA);
+		l5_door_fail(rd, l5_door_why(err));
 }
 
 static bool l5_hello_valid(const struct l5_hello *h, size_t len)
 {
 	return len >= sizeof(*h) && h->magic == cpu_to_be32(L5_MAGIC) &&
 	       h->version == L5_VERSION && h->endian == L5_ENDIAN &&
-	       h->notify <= L5_NOTIFY_SEND &&
+	       l5_order_valid(h) &&
 	       is_power_of_2(h->tx_size) && is_power_of_2(h->rx_size) &&
 	       h->tx_size >= L5_RING_LEAST && h->tx_size <= L5_RING_MAX &&
 	       h->rx_size >= L5_RING_LEAST && h->rx_size <= L5_RING_MAX;
@@ -216,6 +222,7 @@ static void l5_door_established(struct l5_rdma *rd, struct rdma_cm_event *event)
 		}
 		rd->hello = *hello;
 		rd->peer_qpn = p->qp_num;
+		l5_order_agree(rd);
 	}
 	l5_rdma_do(rd, L5_DO_UP);
 }
@@ -231,24 +238,34 @@ static bool l5_door_fits(const struct rdma_cm_id *id)
 
 /*
  * Did the peer say no, or does nobody listen there? Anything else, a queue pair
- * number that is still known from before or no resources, may pass.
+ * number that is still known from before or no resources, may pass. So does an
+ * end: the connection manager says no by itself for a server that goes while
+ * its answer is on its way, but has nothing to add.
  */
-static bool l5_door_refused(int status)
+static bool l5_door_refused(const struct rdma_cm_event *event)
 {
-	return status == IB_CM_REJ_CONSUMER_DEFINED ||
-	       status == IB_CM_REJ_INVALID_SERVICE_ID;
+	const struct rdma_conn_param *p = &event->param.conn;
+
+	if (event->status == IB_CM_REJ_CONSUMER_DEFINED)
+		return p->private_data &&
+		       memchr_inv(p->private_data, 0, p->private_data_len);
+	return event->status == IB_CM_REJ_INVALID_SERVICE_ID;
 }
 
-static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+static void l5_door_heard(struct l5_rdma *rd, struct rdma_cm_id *id,
+			  struct rdma_cm_event *event)
 {
-	struct l5_rdma *rd = id->context;
+	u8 why;
 
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		if (!l5_door_fits(id) ||
-		    !rdma_dev_access_netns(id->device,
-					   id->route.addr.dev_addr.net) ||
-		    rdma_resolve_route(id, READ_ONCE(rd->ln->rdma_ms)))
+		why = l5_guard_way(id);
+		if (why)
+			l5_door_fail(rd, why);
+		else if (!l5_door_fits(id) ||
+			 !rdma_dev_access_netns(id->device,
+						id->route.addr.dev_addr.net) ||
+			 rdma_resolve_route(id, READ_ONCE(rd->ln->rdma_ms)))
 			l5_door_fail(rd, L5_REASON_RDMA);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
@@ -258,7 +275,7 @@ static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		l5_door_established(rd, event);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		l5_door_fail(rd, l5_door_refused(event->status) ?
+		l5_door_fail(rd, l5_door_refused(event) ?
 			     L5_REASON_REFUSED : L5_REASON_RDMA);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
@@ -266,7 +283,9 @@ static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		l5_door_fail(rd, L5_REASON_PEER);
 		break;
 	case RDMA_CM_EVENT_UNREACHABLE:
-		l5_door_fail(rd, L5_REASON_SILENT);
+		/* all words that the answer has come were lost, not what followed */
+		if (!rd->server || !l5_rd(rd, L5_RD_UP))
+			l5_door_fail(rd, L5_REASON_SILENT);
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_DISCONNECTED:
@@ -276,13 +295,28 @@ static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	default:
 		break;
 	}
+}
+
+static int l5_door_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	struct l5_rdma *rd = id->context;
+	struct mem_cgroup *old = set_active_memcg(READ_ONCE(rd->payer.memcg));
+
+	l5_door_heard(rd, id, event);
+	set_active_memcg(old);
 	return 0;
 }
 
 /* The client */
 
-static void l5_door_addr(const struct sock *sk, struct sockaddr_storage *to,
-			 bool peer)
+/**
+ * l5_door_addr() - an address of a connection
+ * @sk: its bootstrap
+ * @to: filled in; zero
+ * @peer: the peer's with its port, or the own one with none
+ */
+void l5_door_addr(const struct sock *sk, struct sockaddr_storage *to,
+		  bool peer)
 {
 	const struct inet_sock *inet = inet_sk(sk);
 
@@ -294,8 +328,8 @@ static void l5_door_addr(const struct sock *sk, struct sockaddr_storage *to,
 		sin6->sin6_addr = peer ? sk->sk_v6_daddr :
 					 sk->sk_v6_rcv_saddr;
 		sin6->sin6_port = peer ? inet->inet_dport : 0;
-		if (ipv6_addr_type(&sk->sk_v6_daddr) & IPV6_ADDR_LINKLOCAL)
-			sin6->sin6_scope_id = sk->sk_bound_dev_if;
+		sin6->sin6_scope_id = ipv6_iface_scope_id(&sin6->sin6_addr,
+							  sk->sk_bound_dev_if);
 	} else {
 		struct sockaddr_in *sin = (struct sockaddr_in *)to;
 
@@ -316,57 +350,6 @@ bool l5_door_loopback(const struct sockaddr_storage *a)
 		return ipv6_addr_loopback(&((struct sockaddr_in6 *)a)
 					  ->sin6_addr);
 	return ipv4_is_loopback(((struct sockaddr_in *)a)->sin_addr.s_addr);
-}
-
-/* Does the way there lead to an RDMA device? */
-static bool l5_door_device(const struct sock *sk)
-{
-	const struct dst_entry *dst = __sk_dst_get((struct sock *)sk);
-	struct net_device *dev = dst ? dst->dev : NULL;
-	struct ib_device *ib;
-
-	if (!dev)
-		return false;
-	if (is_vlan_dev(dev))
-		dev = vlan_dev_real_dev(dev);
-	ib = ib_device_get_by_netdev(dev, RDMA_DRIVER_UNKNOWN);
-	if (!ib)
-		return false;
-	ib_device_put(ib);
-	return true;
-}
-
-/**
- * l5_door_secured() - is RDMA to be left alone for the sake of IPsec?
- * @sk: a connected bootstrap
- *
- * An adapter sends what it sends in the clear. What leaves is known by the
- * route, which a policy has had its say about. What a policy wants of packets
- * that arrive is only asked for a packet: so any such policy of the namespace
- * counts.
- *
- * Context: any.
- */
-bool l5_door_secured(struct sock *sk)
-{
-#ifdef CONFIG_XFRM
-	const struct netns_xfrm *xfrm = &sock_net(sk)->xfrm;
-	bool secured;
-
-	rcu_read_lock();
-	secured = READ_ONCE(xfrm->policy_count[XFRM_POLICY_IN]) ||
-		  rcu_access_pointer(sk->sk_policy[XFRM_POLICY_IN]) ||
-		  rcu_access_pointer(sk->sk_policy[XFRM_POLICY_OUT]);
-	if (!secured) {
-		const struct dst_entry *dst = __sk_dst_get(sk);
-
-		secured = dst && dst->xfrm;
-	}
-	rcu_read_unlock();
-	return secured;
-#else
-	return false;
-#endif
 }
 
 /**
@@ -395,37 +378,44 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	const struct tcp_sock *tp = tcp_sk(l5->boot->sk);
 	struct sock *bsk = l5->boot->sk;
 	struct sockaddr_storage dst = { };
+	struct mem_cgroup *old;
 	struct l5_rdma *rd;
 	u8 why;
 
-	if (!l5_door_wants(l5) || l5->rd)
+	if (!l5_door_wants(l5) || l5->rd || l5->hope)
 		return L5_REASON_PEER;
 	l5_door_addr(bsk, &dst, true);
 	if (l5_door_loopback(&dst))
 		return L5_REASON_PEER;
 	if (READ_ONCE(l5->force) != L5_TRANSPORT_RDMA &&
-	    !l5_door_device(bsk))
+	    !l5_rdma_reaches(bsk))
 		return L5_REASON_PEER;
-	if (l5_door_secured(bsk))
-		return L5_REASON_SECURED;
-	why = l5_memo_look(sock_net(bsk), &dst);
+	if (l5_denied_rdma(l5))
+		return L5_REASON_DENIED;
+	/* TCP has just looked at its route */
+	why = l5_guard(bsk) ?:
+	      l5_memo_look(sock_net(bsk), &dst, l5->sk.sk_uid);
 	if (why)
 		return why;
-	rd = l5_rdma_alloc(l5->ln, GFP_ATOMIC);
+	old = set_active_memcg(l5->conn->end[L5_CLIENT].payer.memcg);
+	rd = l5_rdma_alloc(l5->ln, GFP_ATOMIC | __GFP_ACCOUNT);
+	set_active_memcg(old);
 	if (!rd)
 		return L5_REASON_NOMEM;
 	rd->key = (u64)tp->write_seq << 32 | READ_ONCE(tp->copied_seq);
 	rd->token = l5_token(rd->key);
 	l5_ends_of(bsk, L5_CLIENT, &rd->ends);
 	rd->dst = dst;
+	rd->uid = l5->sk.sk_uid;
 	l5_door_addr(bsk, &rd->src, false);
 	rd->end = L5_CLIENT;
 	rd->conn = l5->conn;
 	refcount_inc(&rd->conn->ref);
+	l5_payer_copy(&rd->payer, &rd->conn->end[L5_CLIENT].payer);
 	l5_conn_wishes(rd->conn, &l5->sk);
 	rd->l5 = l5;
 	l5_count(l5, L5_STAT_RDMA_ASKED, 1);
-	/* Y, pairs with l5_rdma_get(): it is whole */
+	/* Y, pairs with l5_may_move(): it is whole */
 	smp_store_release(&l5->rd, rd);
 	/* first connect() is to return, unless it waits for the answer */
 	if (READ_ONCE(l5->rdma_wait))
@@ -435,19 +425,20 @@ enum l5_reason l5_door_ask(struct l5_sock *l5)
 	return L5_REASON_NONE;
 }
 
-/* An object gets a cm id: one reference, and one more for the module. */
-static void l5_door_hold(struct l5_rdma *rd, struct rdma_cm_id *id)
+/**
+ * l5_door_hold() - an object gets a cm id
+ * @rd: the object, which the id has a reference to, and tells of events
+ * @id: its id, which the module waits for when it goes
+ *
+ * Context: any.
+ */
+void l5_door_hold(struct l5_rdma *rd, struct rdma_cm_id *id)
 {
 	atomic_inc(&l5_door_ids);
 	refcount_inc(&rd->ref);
+	id->context = rd;
+	id->event_handler = l5_door_event;
 	rd->id = id;
-}
-
-static void l5_door_let_go(struct l5_rdma *rd)
-{
-	l5_rdma_put(rd);
-	if (atomic_dec_and_test(&l5_door_ids))
-		wake_up(&l5_door_idle);
 }
 
 static struct net *l5_door_net(struct l5_rdma *rd)
@@ -461,23 +452,48 @@ static struct net *l5_door_net(struct l5_rdma *rd)
 	return net;
 }
 
+/* What came of a question is known: none, or why its socket stays on TCP. */
+static void l5_door_remember(struct l5_rdma *rd, u8 why)
+{
+	struct net *net = l5_door_net(rd);
+
+	if (!net)
+		return;
+	if (why)
+		l5_memo_keep(rd, net, why);
+	else
+		l5_memo_drop(rd, net);
+	put_net(net);
+}
+
+/* Why not to ask; who has to wait for its turn does not ask either. */
+static u8 l5_door_turn(struct l5_rdma *rd, const struct net *net)
+{
+	/* of those before it, if it had to wait */
+	u8 why = l5_memo_look(net, &rd->dst, rd->uid);
+
+	if (!why && l5_turn_take(rd, l5_memo_who(net, &rd->dst, rd->uid)) < 0)
+		why = L5_REASON_NOMEM;
+	return why;
+}
+
 static void l5_door_resolve(struct l5_rdma *rd)
 {
 	unsigned int ms = READ_ONCE(rd->ln->rdma_ms);
 	struct net *net = l5_door_net(rd);
 	struct rdma_cm_id *id;
+	u8 why;
 
 	/* closed already */
 	if (!net)
 		return;
-	/* a burst is asked one after the other, each with its own time */
-	if (atomic_inc_return(&l5_door_asking) > L5_DOOR_ASKING) {
-		atomic_dec(&l5_door_asking);
+	why = l5_door_turn(rd, net);
+	if (why || !l5_rd(rd, L5_RD_ASKING)) {
 		put_net(net);
-		l5_door_expire(rd, HZ / 20);
+		if (why)
+			l5_door_fail(rd, why);
 		return;
 	}
-	set_bit(L5_RD_ASKING, &rd->flags);
 	id = rdma_create_id(net, l5_door_event, rd, RDMA_PS_TCP, IB_QPT_RC);
 	put_net(net);
 	if (IS_ERR(id)) {
@@ -493,19 +509,13 @@ static void l5_door_resolve(struct l5_rdma *rd)
 
 /* The server */
 
-/* Reject; the caller's return value then ends the id. */
+/* Reject, see l5_door_refused(); the caller's return value then ends the id. */
 static int l5_door_reject(struct rdma_cm_id *id, u8 why)
 {
-	rdma_reject(id, NULL, 0, why);
-	return -ECONNREFUSED;
-}
+	const __be32 no = cpu_to_be32(L5_MAGIC);
 
-/* Is a question the peer's of the socket that waits for one? */
-static bool l5_door_genuine(const struct l5_rdma *rd,
-			    const struct rdma_cm_id *id,
-			    const struct l5_hello *hello, u32 qpn)
-{
-	return l5_seal_way(id, &rd->ends) && l5_seal_good(rd, hello, qpn);
+	rdma_reject(id, &no, sizeof(no), why);
+	return -ECONNREFUSED;
 }
 
 /**
@@ -514,56 +524,26 @@ static bool l5_door_genuine(const struct l5_rdma *rd,
  * @id: of the connection manager, not accepted yet
  * @p: what it brings
  *
- * It is for a socket that waits for it, or for one that will come. A socket
- * that waits goes on doing so if the question is not its peer's.
- *
  * Return: 0, or an error and then @id is of no more use.
  */
 int l5_door_asked(struct l5_net *ln, struct rdma_cm_id *id,
 		  const struct rdma_conn_param *p)
 {
-	const struct l5_hello *hello = p->private_data;
 	struct l5_rdma *rd;
-	bool forged;
+	int err;
 
-	if (!hello || !l5_hello_valid(hello, p->private_data_len) ||
-	    !l5_door_fits(id))
+	if (!p->private_data ||
+	    !l5_hello_valid(p->private_data, p->private_data_len) ||
+	    !l5_door_fits(id) || l5_guard_way(id))
 		return l5_door_reject(id, IB_CM_REJ_CONSUMER_DEFINED);
-	spin_lock_bh(&l5_door_lock);
-	rd = l5_door_find(ln, hello->token, false);
-	forged = rd && !l5_door_genuine(rd, id, hello, p->qp_num);
-	if (forged) {
-		rd = NULL;
-	} else if (rd) {
-		/* the table's reference is the caller's now */
-		hlist_del_init(&rd->node);
-	} else if (ln->door_early < L5_DOOR_EARLY) {
-		rd = l5_rdma_alloc(ln, GFP_ATOMIC);
+	err = l5_hope_asked(ln, id, p, &rd);
+	if (err == -EKEYREJECTED) {
+		l5_net_count(ln, L5_STAT_RDMA_FORGED, 1);
+		return l5_door_reject(id, IB_CM_REJ_CONSUMER_DEFINED);
 	}
-	if (!rd) {
-		spin_unlock_bh(&l5_door_lock);
-		if (forged) {
-			l5_net_count(ln, L5_STAT_RDMA_FORGED, 1);
-			return l5_door_reject(id, IB_CM_REJ_CONSUMER_DEFINED);
-		}
-		/* which passes: not an answer to be remembered */
+	/* which passes: not an answer to be remembered */
+	if (err)
 		return l5_door_reject(id, IB_CM_REJ_NO_RESOURCES);
-	}
-	rd->token = hello->token;
-	rd->hello = *hello;
-	rd->peer_qpn = p->qp_num;
-	rd->server = true;
-	rd->end = L5_SERVER;
-	id->context = rd;
-	id->event_handler = l5_door_event;
-	l5_door_hold(rd, id);
-	if (READ_ONCE(rd->l5)) {
-		l5_rdma_do(rd, L5_DO_ACCEPT);
-	} else {
-		l5_door_add(rd);
-		l5_door_expire(rd, L5_DOOR_PATIENCE);
-	}
-	spin_unlock_bh(&l5_door_lock);
 	l5_rdma_put(rd);
 	return 0;
 }
@@ -579,69 +559,31 @@ void l5_door_hope(struct l5_sock *l5, struct l5_sock *listener)
 {
 	struct sock *bsk = l5->boot->sk;
 	const struct tcp_sock *tp = tcp_sk(bsk);
-	struct l5_rdma *rd, *early;
 	struct sockaddr_storage dst = { };
 	struct l5_door *door;
-	struct l5_payer payer;
-	bool forged = false;
+	u64 key;
+	u8 why;
 
 	if (!l5_door_wants(listener))
 		return;
 	l5_door_addr(bsk, &dst, true);
-	if (l5_door_loopback(&dst) || l5_door_secured(bsk))
+	if (l5_door_loopback(&dst))
 		return;
-	door = l5_door_get(listener);
+	/* as a rule there is none, and what follows looks at routes */
+	door = l5_door_get(listener, bsk);
 	if (!door)
 		return;
-	if (l5_payer_get(&payer, l5->ln)) {
-		l5_door_put(door);
-		return;
-	}
-	rd = l5_rdma_alloc(l5->ln, GFP_KERNEL_ACCOUNT);
-	if (!rd) {
-		l5_payer_put(&payer);
+	why = l5_denied_rdma(listener) ? L5_REASON_DENIED :
+					 l5_guard_again(bsk);
+	if (why) {
+		WRITE_ONCE(l5->reason, why);
 		l5_door_put(door);
 		return;
 	}
 	lock_sock(bsk);
-	rd->key = (u64)READ_ONCE(tp->copied_seq) << 32 | tp->write_seq;
-	l5_ends_of(bsk, L5_SERVER, &rd->ends);
+	key = (u64)READ_ONCE(tp->copied_seq) << 32 | tp->write_seq;
 	release_sock(bsk);
-	rd->token = l5_token(rd->key);
-	rd->end = L5_SERVER;
-
-	spin_lock_bh(&l5_door_lock);
-	early = l5_door_find(l5->ln, rd->token, true);
-	if (early && !l5_door_genuine(rd, early->id, &early->hello,
-				      early->peer_qpn)) {
-		/* it goes when its time is over */
-		forged = true;
-		early = NULL;
-	}
-	if (early) {
-		l5_door_del(early);
-		/* not the time that the answer gets */
-		l5_door_in_time(early);
-		early->key = rd->key;
-		early->ends = rd->ends;
-		kfree(rd);
-		/* the table's reference is the socket's now */
-		rd = early;
-	}
-	/* until it was asked, or nobody asks any more */
-	rd->door = door;
-	rd->payer = payer;
-	rd->mailbox = l5_mailbox_get(listener);
-	l5_rdma_got_socket(rd, l5);
-	if (early)
-		l5_rdma_do(rd, L5_DO_ACCEPT);
-	else
-		l5_door_add(rd);
-	spin_unlock_bh(&l5_door_lock);
-	if (forged)
-		l5_net_count(l5->ln, L5_STAT_RDMA_FORGED, 1);
-	if (!early)
-		l5_door_expire(rd, L5_HOPE);
+	l5_hope_begin(l5, key, listener, door);
 }
 
 /* No question is to come any more. */
@@ -670,7 +612,7 @@ static int l5_door_accept(struct l5_rdma *rd)
 	struct rdma_conn_param param = {
 		.private_data = &hello,
 		.private_data_len = sizeof(hello),
-		.rnr_retry_count = 7,
+		.rnr_retry_count = L5_RNR_RETRY,
 	};
 	struct l5_conn *conn;
 	u32 client, server;
@@ -698,19 +640,48 @@ static int l5_door_accept(struct l5_rdma *rd)
 	hello.tx_size = server;
 	hello.rx_size = client;
 	l5_seal_make(rd, &hello);
-	l5_door_timers(rd->id);
+	l5_door_timers(rd);
 	/* with the memory of an answer that does not come */
 	l5_door_expire(rd, L5_DOOR_PATIENCE);
+	rd->answered = true;
 	rdma_lock_handler(rd->id);
 	err = rdma_accept(rd->id, &param);
 	rdma_unlock_handler(rd->id);
 	return err;
 }
 
-static void l5_door_asked_enough(struct l5_rdma *rd)
+/* Why a socket is not to ask, or be asked, as it was when that began. */
+static u8 l5_door_unwanted(const struct l5_sock *l5)
 {
-	if (test_and_clear_bit(L5_RD_ASKING, &rd->flags))
-		atomic_dec(&l5_door_asking);
+	if (!READ_ONCE(l5->ln->enabled) || !l5_door_wants(l5))
+		return L5_REASON_DISABLED;
+	return l5_denied(l5) || l5_denied_rdma(l5) ? L5_REASON_DENIED :
+						     L5_REASON_NONE;
+}
+
+/* Was there something meanwhile that wants the connection on TCP? */
+static bool l5_door_guarded(struct l5_rdma *rd)
+{
+	struct sock *bsk = NULL;
+	struct l5_sock *l5;
+	u8 why;
+
+	spin_lock_bh(&rd->lock);
+	l5 = rd->l5;
+	if (l5) {
+		bsk = l5->boot->sk;
+		sock_hold(&l5->sk);
+		sock_hold(bsk);
+	}
+	spin_unlock_bh(&rd->lock);
+	if (!l5)
+		return false;
+	why = l5_door_unwanted(l5) ?: l5_guard_again(bsk);
+	sock_put(bsk);
+	sock_put(&l5->sk);
+	if (why)
+		l5_door_fail(rd, why);
+	return why;
 }
 
 /* The client learns from the answer how long the rings are. */
@@ -721,10 +692,11 @@ static int l5_door_up(struct l5_rdma *rd)
 	int err = 0;
 
 	l5_door_in_time(rd);
-	l5_door_asked_enough(rd);
-	if (l5_rd(rd, L5_RD_DEAD))
+	l5_turn_leave(rd);
+	if (l5_rd(rd, L5_RD_DEAD) || l5_door_guarded(rd))
 		return 0;
 	if (!rd->server) {
+		l5_door_remember(rd, L5_REASON_NONE);
 		if (h->tx_size > max || h->rx_size > max)
 			return -EPROTO;
 		err = l5_rdma_rings(rd, h->rx_size, h->tx_size);
@@ -749,15 +721,25 @@ static void l5_door_quiet(struct l5_rdma *rd)
 	rdma_unlock_handler(rd->id);
 }
 
-/* What a closed socket was told to send is sent before its end. */
+/*
+ * What a closed socket was told to send is sent before its end, unless nobody
+ * is there any more that reads it: then it may be that nobody acknowledges it,
+ * either.
+ */
 static bool l5_door_lingers(struct l5_rdma *rd)
 {
+	unsigned long patience;
+
 	if (!l5_rd(rd, L5_RD_UP) || !l5_rd(rd, L5_RD_CLOSE) ||
-	    l5_rdma_flushed(rd))
+	    l5_rd(rd, L5_RD_PEER_CLOSED) || l5_rdma_flushed(rd))
 		return false;
 	if (!rd->close_at)
 		rd->close_at = jiffies;
-	if (time_after(jiffies, rd->close_at + L5_LINGER))
+	/* who unloads the module does not wait for more than that */
+	patience = L5_LINGER;
+	if (!READ_ONCE(l5_door_closing))
+		patience = max(patience, rd->timeout);
+	if (time_after(jiffies, rd->close_at + patience))
 		return false;
 	l5_door_expire(rd, L5_TICK);
 	return true;
@@ -765,28 +747,24 @@ static bool l5_door_lingers(struct l5_rdma *rd)
 
 static void l5_door_end(struct l5_rdma *rd)
 {
-	struct net *net;
-
 	rd->ended = true;
 	l5_rdma_forget(rd);
 	l5_door_leave(rd);
 	l5_door_in_time(rd);
 	l5_door_quiet(rd);
-	l5_door_asked_enough(rd);
+	l5_turn_leave(rd);
 	l5_poller_del(rd);
 	/* which passes: who asks again may find room, or who accepts */
-	if (rd->server && rd->id && !l5_rd(rd, L5_RD_UP) && !rd->id->qp)
+	if (rd->server && rd->id && !rd->answered)
 		rdma_reject(rd->id, NULL, 0, IB_CM_REJ_NO_RESOURCES);
 	/* one that is stuck may be so for long */
 	if (rd->stuck)
 		l5_move_over(rd);
 	l5_rdma_drain(rd);
-	net = l5_door_net(rd);
-	if (net && !rd->server && !l5_rd(rd, L5_RD_PEER) &&
+	/* anything else says nothing of the destination */
+	if (rd->id && !rd->server && !l5_rd(rd, L5_RD_PEER) &&
 	    (rd->bye == L5_REASON_REFUSED || rd->bye == L5_REASON_SILENT))
-		l5_memo_keep(rd, net, rd->bye);
-	if (net)
-		put_net(net);
+		l5_door_remember(rd, rd->bye);
 	l5_move_over(rd);
 	if (rd->id) {
 		l5_rdma_destroy(rd);
@@ -795,8 +773,7 @@ static void l5_door_end(struct l5_rdma *rd)
 	/* nothing asks for another look any more */
 	l5_door_in_time(rd);
 	l5_mailbox_put_slot(rd);
-	if (rd->conn)
-		l5_conn_put(rd->conn);
+	l5_door_try(rd, BIT(L5_DO_UNUSED));
 }
 
 /**
@@ -808,9 +785,7 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 {
 	int err = 0;
 
-	/* also if that was heard while the queue pair was drained */
-	if (todo & BIT(L5_DO_UNREAD))
-		l5_move_unread(rd);
+	l5_door_try(rd, todo);
 	if (rd->ended) {
 		/* a socket may have come to it just then */
 		l5_door_leave(rd);
@@ -819,12 +794,7 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 	if (todo & BIT(L5_DO_EXPIRE) && l5_rd(rd, L5_RD_UP)) {
 		l5_move_tick(rd);
 	} else if (todo & BIT(L5_DO_EXPIRE) && !READ_ONCE(rd->id)) {
-		if (rd->end == L5_SERVER) {
-			l5_move_hope_ends(rd);
-			l5_door_leave(rd);
-		} else {
-			todo |= BIT(L5_DO_ASK);
-		}
+		todo |= BIT(L5_DO_ASK);
 	} else if (todo & BIT(L5_DO_EXPIRE)) {
 		l5_door_fail(rd, rd->server ? L5_REASON_RDMA :
 					      L5_REASON_SILENT);
@@ -840,18 +810,18 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
 		return;
 	if (todo & BIT(L5_DO_ASK))
 		l5_door_resolve(rd);
-	if (todo & BIT(L5_DO_ACCEPT))
+	if (todo & BIT(L5_DO_ACCEPT) && !l5_door_guarded(rd))
 		err = l5_door_accept(rd);
-	if (todo & BIT(L5_DO_UP) && !err)
+	if (todo & BIT(L5_DO_UP) && !err && !l5_rd(rd, L5_RD_UP))
 		err = l5_door_up(rd);
-	if (todo & BIT(L5_DO_MOVE) && !err)
-		l5_move_begin(rd);
+	/* the peer may have been up first */
+	if (todo & (BIT(L5_DO_MOVE) | BIT(L5_DO_UP)) && !err &&
+	    l5_rd(rd, L5_RD_UP) && l5_rd(rd, L5_RD_PEER) && !l5_move_begin(rd))
+		l5_rdma_put_off(rd, L5_DO_MOVE);
 	if (todo & BIT(L5_DO_POLL) && !err)
 		l5_poller_list(rd);
 	if (err)
-		l5_door_fail(rd, err == -EDQUOT ? L5_REASON_LIMIT :
-				 err == -ENOMEM ? L5_REASON_NOMEM :
-						  L5_REASON_RDMA);
+		l5_door_fail(rd, l5_door_why(err));
 }
 
 /**
@@ -861,7 +831,14 @@ void l5_door_work(struct l5_rdma *rd, unsigned long todo)
  */
 int __init l5_door_init(void)
 {
-	return l5_knock_init();
+	int err = l5_hope_init();
+
+	if (err)
+		return err;
+	err = l5_knock_init();
+	if (err)
+		l5_hope_exit();
+	return err;
 }
 
 /**
@@ -870,5 +847,9 @@ int __init l5_door_init(void)
 void l5_door_exit(void)
 {
 	l5_knock_exit();
+	WRITE_ONCE(l5_door_closing, true);
 	wait_event(l5_door_idle, !atomic_read(&l5_door_ids));
+	/* of those without an id */
+	flush_workqueue(l5_wq);
+	l5_hope_exit();
 }

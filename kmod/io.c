@@ -657,7 +657,7 @@ int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
 	bool nonblock = msg->msg_flags & MSG_DONTWAIT;
-	struct l5_rdma *rd;
+	enum l5_tx tx;
 	int err;
 
 	if (unlikely(l5_state(l5) == L5_CONNECTING) && l5_deferred(l5) && len) {
@@ -677,12 +677,12 @@ int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 		if (err)
 			return err;
 	}
-	rd = l5_move_hope(l5);
-	if (rd && !l5_rdma_tx_begin(rd))
+	tx = l5_move_tx_begin(l5);
+	if (tx == L5_TX_RINGS)
 		return l5_shm_sendmsg(l5, msg, len);
 	err = l5_boot_sendmsg(l5, msg, len);
-	if (rd)
-		l5_rdma_tx_end(rd);
+	if (tx == L5_TX_COUNTED)
+		l5_move_tx_end(l5);
 	/* connected by sending, with TCP Fast Open */
 	if (err >= 0 && l5_state(l5) == L5_IDLE)
 		l5_set_state(l5, L5_BASE, L5_REASON_CONNECT);
@@ -965,7 +965,7 @@ int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 			l5_recv_inq(l5, msg);
 		return n;
 	}
-	if (!(flags & MSG_OOB) && l5_move_hope(l5))
+	if (!(flags & MSG_OOB) && l5_may_move(l5))
 		return l5_move_recvmsg(l5, msg, len, flags);
 	n = l5_boot_recvmsg(l5, msg, len, flags);
 	return n || !len ? n : l5_rdma_tcp_end(l5);

@@ -100,6 +100,7 @@
 			       L5_RING_MIN))
 
 struct l5_rdma;
+struct l5_hope;
 struct l5_door;
 struct l5_mailbox;
 struct l5_poller;
@@ -369,7 +370,8 @@ struct l5_opts {
  * @late: &enum l5_lateness, under the bucket lock of its meeting
  * @inq: option TCP_INQ is set
  * @conn: see the top of this file
- * @rd: what may come of RDMA, NULL if nothing can; for life
+ * @rd: what may come of RDMA, NULL as long as there is no question; for life
+ * @hope: of an accepted one that may be asked, see hope.c; for life
  * @payer: of a listener: who pays for connections that wait for accept();
  *	for life once it is there
  * @door: of a listener that answers for RDMA
@@ -420,6 +422,7 @@ struct l5_sock {
 	spinlock_t err_lock;
 	struct l5_conn *conn;
 	struct l5_rdma *rd;
+	struct l5_hope *hope;
 	struct l5_payer payer;
 	struct l5_door *door;
 	struct l5_mailbox *mailbox;
@@ -430,7 +433,7 @@ struct l5_sock {
 	struct mutex rx_lock;
 	struct list_head pending;
 	spinlock_t pending_lock;
-	struct work_struct listened;
+	struct delayed_work listened;
 	u32 revoked;
 	unsigned int taken;
 	struct rhash_head unix_node;
@@ -496,6 +499,11 @@ static inline struct l5_end *l5_peer(const struct l5_sock *l5)
 
 /* af_l5.c */
 extern int l5_family;
+/*
+ * Whatever sleeps, for all sockets of all users. So nothing in it waits for a
+ * lock that a task may hold over a fault of its own, l5_sock.lock and those of
+ * bootstraps: it tries, and tries again later.
+ */
 extern struct workqueue_struct *l5_wq;
 struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern);
 void l5_sock_show(struct l5_sock *l5);
@@ -506,6 +514,7 @@ int l5_boot_create(struct l5_sock *l5, struct net *net, int kern);
 void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
 		    struct socket *sock);
 void l5_boot_borrow(struct l5_sock *l5);
+void l5_boot_end(struct socket *boot);
 void l5_boot_label(struct l5_sock *l5);
 int l5_boot_judge(struct l5_sock *l5, int what, struct l5_sockaddr *addr,
 		  int len);
@@ -545,11 +554,17 @@ void l5_defer_drop(struct l5_sock *l5);
 /* acct.c */
 extern unsigned long l5_host_max_kb;
 extern unsigned long l5_user_max_kb;
+extern unsigned int l5_host_rdma_max;
+extern unsigned int l5_user_rdma_max;
 void l5_acct_init(void);
 unsigned long l5_host_pages(void);
 int l5_payer_get(struct l5_payer *p, struct l5_net *ln);
 void l5_payer_copy(struct l5_payer *p, const struct l5_payer *from);
 void l5_payer_put(struct l5_payer *p);
+bool l5_leaf_charge(const struct l5_payer *p);
+void l5_leaf_uncharge(const struct l5_payer *p);
+bool l5_qp_get(const struct l5_payer *p, struct l5_net *ln);
+void l5_qp_put(const struct l5_payer *p, struct l5_net *ln);
 
 /* conn.c */
 struct l5_conn *l5_conn_make(const struct l5_payer *payer);
@@ -700,8 +715,40 @@ bool l5_who_same(const struct l5_who *a, const struct l5_who *b);
 bool l5_who_is(const struct l5_who *w, struct user_namespace *ns,
 	       const struct l5_sock *l5);
 
+/* way.c */
+enum l5_way_kind {
+	L5_WAY_ANY,
+	L5_WAY_DEV,
+	L5_WAY_NET,
+};
+
+/**
+ * struct l5_way - ways between hosts as an administrator names them
+ * @kind: &enum l5_way_kind
+ * @v4: a network of IPv4
+ * @bits: of @addr that count
+ * @addr: the network, one of IPv4 mapped
+ * @dev: the device's name
+ */
+struct l5_way {
+	int kind;
+	bool v4;
+	u8 bits;
+	struct in6_addr addr;
+	char dev[IFNAMSIZ];
+};
+
+int l5_way_parse(struct l5_way *w, char *text);
+void l5_way_show(struct seq_file *seq, const struct l5_way *w);
+bool l5_way_same(const struct l5_way *a, const struct l5_way *b);
+bool l5_way_is(const struct l5_way *w, const struct net *net,
+	       struct net_device *dev, const struct in6_addr *peer);
+
 /* deny.c */
 bool l5_denied(const struct l5_sock *l5);
+bool l5_denied_rdma(const struct l5_sock *l5);
+bool l5_denied_way(const struct net *net, struct net_device *dev,
+		   const struct in6_addr *peer);
 int l5_deny_write(struct file *file, char *buf, size_t size);
 int l5_deny_show(struct seq_file *seq, void *v);
 void l5_deny_init(struct l5_net *ln);
@@ -751,14 +798,18 @@ struct l5_stats {
  * @match_ms: net.l5.match_ms: how long to wait for a server known to be AF_L5
  * @rdma: net.l5.rdma: whether to ask and to answer for RDMA
  * @rdma_ms: net.l5.rdma_ms: how long a question may take
- * @rdma_memo_s: net.l5.rdma_memo_s: how long its answer is remembered
+ * @rdma_timeout_ms: net.l5.rdma_timeout_ms: for so long a queue pair sends
+ *	again what nobody acknowledges
+ * @rdma_memo_s: net.l5.rdma_memo_s: how long its answer is remembered at most
  * @rdma_max: net.l5.rdma_max: queue pairs at a time
  * @rdma_poll: net.l5.rdma_poll: whether a thread sends what is published
  * @rdma_poll_idle_ms: net.l5.rdma_poll_idle_ms: how long it looks for more
- * @rdma_notify: net.l5.rdma_notify: &enum l5_notify
+ * @rdma_notify: net.l5.rdma_notify: how to publish, L5_NOTIFY_*
+ * @rdma_safe: net.l5.rdma_safe: how others may, see order.c
  * @rdma_chain: net.l5.rdma_chain: whether one post is for a whole batch
  * @rdma_now: queue pairs there are
- * @door_early: questions for sockets not accepted yet, under l5_door_lock
+ * @rdma_hopes: accepted sockets that may yet be asked
+ * @rdma_early: questions for sockets not accepted yet
  * @poller: the thread, see poller.c
  * @acct: memory charged
  * @stats: counters
@@ -778,14 +829,17 @@ struct l5_net {
 	unsigned int match_ms;
 	unsigned int rdma;
 	unsigned int rdma_ms;
+	unsigned int rdma_timeout_ms;
 	unsigned int rdma_memo_s;
 	unsigned int rdma_max;
 	unsigned int rdma_poll;
 	unsigned int rdma_poll_idle_ms;
 	unsigned int rdma_notify;
+	unsigned int rdma_safe;
 	unsigned int rdma_chain;
 	atomic_t rdma_now;
-	int door_early;
+	atomic_t rdma_hopes;
+	atomic_t rdma_early;
 	struct l5_poller *poller;
 	struct l5_acct *acct;
 	struct l5_stats __percpu *stats;
@@ -815,6 +869,13 @@ static inline void l5_count(const struct l5_sock *l5, int stat, u64 n)
 	l5_net_count(l5->ln, stat, n);
 }
 
+/* What takes the bytes of a sender, see l5_move_tx_begin(). */
+enum l5_tx {
+	L5_TX_TCP,
+	L5_TX_COUNTED,	/* TCP, and it is to be said when it has */
+	L5_TX_RINGS,
+};
+
 /* RDMA: see rdma.h. Without it in the kernel there is none of this. */
 #ifdef L5_WITH_RDMA
 
@@ -834,8 +895,12 @@ void l5_rdma_arm_room(struct l5_sock *l5, u32 low);
 void l5_rdma_bell(struct l5_conn *conn);
 void l5_rdma_fin(struct l5_conn *conn);
 
+/* hope.c */
+bool l5_may_move(const struct l5_sock *l5);
+enum l5_tx l5_move_tx_begin(struct l5_sock *l5);
+void l5_move_tx_end(struct l5_sock *l5);
+
 /* move.c */
-struct l5_rdma *l5_move_hope(struct l5_sock *l5);
 bool l5_tx_moved(struct l5_sock *l5);
 bool l5_rx_moved(struct l5_sock *l5);
 bool l5_rdma_lost(const struct l5_sock *l5);
@@ -843,17 +908,18 @@ bool l5_rdma_rx_over(const struct l5_sock *l5);
 bool l5_rdma_says_end(const struct l5_sock *l5);
 int l5_rdma_rx_end(struct l5_sock *l5);
 int l5_rdma_tcp_end(struct l5_sock *l5);
-bool l5_rdma_tx_begin(struct l5_rdma *rd);
-void l5_rdma_tx_end(struct l5_rdma *rd);
 void l5_rdma_rx_look(struct l5_sock *l5);
-int l5_move_stop(struct l5_sock *l5);
+int l5_move_stop(struct l5_sock *l5, enum l5_reason why);
 void l5_move_fin_in(struct l5_sock *l5);
-void l5_move_wait_acked(struct l5_sock *l5);
 void l5_move_wait(struct l5_sock *l5);
 void l5_rdma_abandon(struct l5_sock *l5);
-void l5_rdma_detach(struct l5_sock *l5, bool reset);
+bool l5_rdma_detach(struct l5_sock *l5, bool reset, struct socket *boot);
 bool l5_rdma_undecided(struct l5_sock *l5);
 void l5_rdma_get_info(struct l5_sock *l5, struct l5_rdma_info *info);
+
+/* fin.c */
+void l5_fin_wait(struct l5_sock *l5);
+bool l5_fin_later(struct l5_sock *l5);
 
 /* poller.c */
 bool l5_poller_runs(const struct l5_net *ln);
@@ -886,7 +952,13 @@ static inline void l5_rdma_arm(struct l5_sock *l5) { }
 static inline void l5_rdma_arm_room(struct l5_sock *l5, u32 low) { }
 static inline void l5_rdma_bell(struct l5_conn *conn) { }
 static inline void l5_rdma_fin(struct l5_conn *conn) { }
-static inline struct l5_rdma *l5_move_hope(struct l5_sock *l5) { return NULL; }
+static inline bool l5_may_move(const struct l5_sock *l5) { return false; }
+static inline enum l5_tx l5_move_tx_begin(struct l5_sock *l5)
+{
+	return L5_TX_TCP;
+}
+
+static inline void l5_move_tx_end(struct l5_sock *l5) { }
 static inline bool l5_tx_moved(struct l5_sock *l5) { return true; }
 static inline bool l5_rx_moved(struct l5_sock *l5) { return true; }
 static inline bool l5_rdma_lost(const struct l5_sock *l5) { return false; }
@@ -894,15 +966,23 @@ static inline bool l5_rdma_rx_over(const struct l5_sock *l5) { return false; }
 static inline bool l5_rdma_says_end(const struct l5_sock *l5) { return true; }
 static inline int l5_rdma_rx_end(struct l5_sock *l5) { return 0; }
 static inline int l5_rdma_tcp_end(struct l5_sock *l5) { return 0; }
-static inline bool l5_rdma_tx_begin(struct l5_rdma *rd) { return true; }
-static inline void l5_rdma_tx_end(struct l5_rdma *rd) { }
 static inline void l5_rdma_rx_look(struct l5_sock *l5) { }
-static inline int l5_move_stop(struct l5_sock *l5) { return 0; }
+static inline int l5_move_stop(struct l5_sock *l5, enum l5_reason why)
+{
+	return 0;
+}
+
 static inline void l5_move_fin_in(struct l5_sock *l5) { }
-static inline void l5_move_wait_acked(struct l5_sock *l5) { }
+static inline void l5_fin_wait(struct l5_sock *l5) { }
+static inline bool l5_fin_later(struct l5_sock *l5) { return false; }
 static inline void l5_move_wait(struct l5_sock *l5) { }
 static inline void l5_rdma_abandon(struct l5_sock *l5) { }
-static inline void l5_rdma_detach(struct l5_sock *l5, bool reset) { }
+static inline bool l5_rdma_detach(struct l5_sock *l5, bool reset,
+				  struct socket *boot)
+{
+	return false;
+}
+
 static inline bool l5_rdma_undecided(struct l5_sock *l5) { return false; }
 static inline void l5_rdma_get_info(struct l5_sock *l5,
 				    struct l5_rdma_info *info) { }

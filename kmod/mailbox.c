@@ -90,25 +90,71 @@ void l5_mailbox_get_slot(struct l5_rdma *rd)
 	}
 }
 
-/**
- * l5_mailbox_put_slot() - a connection needs its byte no more
- * @rd: whose device does not know it any more
- */
-void l5_mailbox_put_slot(struct l5_rdma *rd)
+/* The byte may be another connection's. */
+static void l5_mailbox_free_slot(struct l5_rdma *rd)
 {
-	struct l5_mailbox *box = rd->mailbox;
+	struct l5_mailbox *box = xchg(&rd->mailbox, NULL);
 
 	if (!box)
 		return;
 	if (rd->slot_no >= 0) {
-		/* the last thing to be seen there is that it ended */
-		WRITE_ONCE(((u8 *)page_address(box->page))[rd->slot_no], 1);
 		spin_lock(&box->lock);
 		__clear_bit(rd->slot_no, box->used);
 		spin_unlock(&box->lock);
 	}
-	rd->mailbox = NULL;
 	l5_mailbox_put(box);
+}
+
+/**
+ * l5_mailbox_put_slot() - a connection's device does not know its byte any more
+ * @rd: the connection, which is over
+ *
+ * A program that was told the number of the byte goes by it until it closes the
+ * socket: until then it is nobody else's, whose records the program would take
+ * for this connection's.
+ *
+ * Context: may sleep.
+ */
+void l5_mailbox_put_slot(struct l5_rdma *rd)
+{
+	struct l5_mailbox *box = rd->mailbox;
+	u8 *bytes;
+	bool told;
+
+	if (!box)
+		return;
+	bytes = page_address(box->page);
+	/*
+	 * The last thing to be seen there is that it ended. AR, pairs with BB:
+	 * that it is over, and all that came before, then the byte.
+	 */
+	if (rd->slot_no >= 0)
+		smp_store_release(&bytes[rd->slot_no], 1);
+	spin_lock_bh(&rd->lock);
+	rd->box_over = true;
+	told = rd->l5 && (l5_state(rd->l5) == L5_MOVING ||
+			  l5_state(rd->l5) == L5_SHM);
+	spin_unlock_bh(&rd->lock);
+	if (!told)
+		l5_mailbox_free_slot(rd);
+}
+
+/**
+ * l5_mailbox_leave() - no program goes by a connection's byte any more
+ * @rd: the connection, which has no socket any more
+ *
+ * Context: process.
+ */
+void l5_mailbox_leave(struct l5_rdma *rd)
+{
+	bool over;
+
+	spin_lock_bh(&rd->lock);
+	over = rd->box_over;
+	spin_unlock_bh(&rd->lock);
+	/* else the device may write there yet */
+	if (over)
+		l5_mailbox_free_slot(rd);
 }
 
 struct page *l5_mailbox_page(struct l5_mailbox *box)

@@ -36,9 +36,7 @@
 
 #include "rdma.h"
 
-/* A FIN waits so long for the peer's answer to a cut: a hostile host's. */
-#define L5_CLOSE_WAIT	(5 * HZ)
-/* And the connection itself does. */
+/* How long for the peer's answer to a cut; a FIN waits less, see fin.c. */
 #define L5_ACK_WAIT	(20 * HZ)
 /* And for so long may records be behind the FIN. */
 #define L5_FIN_WAIT	(60 * HZ)
@@ -70,13 +68,8 @@ void l5_move_wake(struct l5_rdma *rd)
 	sock_put(sk);
 }
 
-/**
- * l5_move_hope() - what may come of RDMA
- * @l5: a socket that its bootstrap carries
- *
- * Return: it, or NULL if nothing can any more.
- */
-struct l5_rdma *l5_move_hope(struct l5_sock *l5)
+/* What may come of a question that was asked, NULL if nothing can any more. */
+static struct l5_rdma *l5_move_hope(struct l5_sock *l5)
 {
 	/* Y, pairs with l5_door_ask() */
 	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
@@ -85,32 +78,18 @@ struct l5_rdma *l5_move_hope(struct l5_sock *l5)
 }
 
 /**
- * l5_move_hope_ends() - nobody asks for an accepted socket so late
- * @rd: its
- *
- * Context: any.
- */
-void l5_move_hope_ends(struct l5_rdma *rd)
-{
-	l5_rdma_forget(rd);
-	/* who found it a moment before goes on */
-	if (!READ_ONCE(rd->id))
-		clear_bit(L5_RD_OPEN, &rd->flags);
-	l5_move_wake(rd);
-}
-
-/**
  * l5_rdma_got_socket() - a socket and what may come of RDMA for it
  * @rd: this
  * @l5: the socket, which takes a reference of the caller's
  *
- * Context: before anybody else can use the socket.
+ * Context: any.
  */
 void l5_rdma_got_socket(struct l5_rdma *rd, struct l5_sock *l5)
 {
 	spin_lock_bh(&rd->lock);
 	rd->l5 = l5;
 	spin_unlock_bh(&rd->lock);
+	/* Y, pairs with l5_may_move(): it is whole */
 	smp_store_release(&l5->rd, rd);
 }
 
@@ -177,7 +156,8 @@ static bool l5_tcp_broken(const struct sock *bsk)
 static int l5_rdma_rx_lost(struct l5_sock *l5, struct l5_rdma *rd)
 {
 	int tcp = sock_error(l5->boot->sk), own = sock_error(&l5->sk);
-	int err = -READ_ONCE(rd->err) ?: tcp ?: own;
+	/* the queue pair goes when TCP has: first what ended that */
+	int err = tcp ?: -READ_ONCE(rd->err) ?: own;
 
 	/* TCP's name for a reset after a FIN, made for a sender */
 	return err && err != -EPIPE ? err : -ECONNRESET;
@@ -294,10 +274,10 @@ static bool l5_move_look(struct l5_rdma *rd)
  */
 void l5_rdma_rx_look(struct l5_sock *l5)
 {
-	struct l5_rdma *rd = l5->rd;
+	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
 	bool over;
 
-	if (!l5_rd(rd, L5_RD_RX_CUT) || l5_rd(rd, L5_RD_RX_OVER))
+	if (!rd || !l5_rd(rd, L5_RD_RX_CUT) || l5_rd(rd, L5_RD_RX_OVER))
 		return;
 	spin_lock_bh(&rd->lock);
 	over = l5_move_look(rd);
@@ -374,6 +354,22 @@ static struct l5_sock *l5_move_socket(struct l5_rdma *rd)
 	return l5;
 }
 
+/*
+ * Is the question for room to be asked again? If the device has sent the last
+ * one, yes: the peer may be gone. If not, too: what comes after something that
+ * was lost has the peer's device ask for that, and some forget to send it again
+ * by themselves (rxe, after it could not send). But less and less, and other
+ * messages must find a place in the queue, since the network may be away for
+ * long.
+ */
+static bool l5_move_asks_again(const struct l5_rdma *rd)
+{
+	if ((s32)(rd->done - rd->probe_no) >= 0)
+		return true;
+	return is_power_of_2((jiffies - rd->probe_at) / L5_TICK) &&
+	       rd->posted - rd->done < L5_SQ - L5_SQ_OTHERS;
+}
+
 /**
  * l5_move_tick() - does the peer leave this end waiting for too long?
  * @rd: of this end, whose queue pair is up
@@ -391,7 +387,8 @@ void l5_move_tick(struct l5_rdma *rd)
 	spin_lock_bh(&rd->lock);
 	if (l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_ACKED) &&
 	    !l5_rd(rd, L5_RD_PEER_CLOSED)) {
-		late = time_after(jiffies, rd->cut_at + L5_ACK_WAIT);
+		late = time_after(jiffies, rd->cut_at +
+				  l5_rdma_patience(rd, L5_ACK_WAIT));
 		more = true;
 	}
 	bsk = rd->l5 ? rd->l5->boot->sk : NULL;
@@ -402,15 +399,18 @@ void l5_move_tick(struct l5_rdma *rd)
 	if (fin && l5_rd(rd, L5_RD_RX_CUT) && !l5_rd(rd, L5_RD_PEER_FIN)) {
 		if (!rd->fin_at)
 			rd->fin_at = jiffies ?: 1;
-		late |= time_after(jiffies, rd->fin_at + L5_FIN_WAIT);
+		late |= time_after(jiffies, rd->fin_at +
+				   l5_rdma_patience(rd, L5_FIN_WAIT));
 		more = true;
 	}
 	if ((s32)(rd->done - rd->probe_no) < 0 &&
-	    time_after(jiffies, rd->probe_at + L5_STUCK)) {
+	    time_after(jiffies, rd->probe_at + rd->timeout + L5_STUCK)) {
 		rd->stuck = true;
 		late = true;
 	} else if (l5_rd(rd, L5_RD_ROOM)) {
-		l5_rdma_probe(rd);
+		if (l5_move_asks_again(rd))
+			l5_rdma_probe(rd);
+		more = true;
 	}
 	spin_unlock_bh(&rd->lock);
 	if (late)
@@ -452,25 +452,90 @@ void l5_move_fin_in(struct l5_sock *l5)
 }
 
 /**
+ * l5_move_busy() - is a task in a call on a bootstrap?
+ * @bsk: the bootstrap
+ *
+ * It may be there for as long as it likes. One that comes between this look and
+ * what it is for holds a single worker up.
+ *
+ * Context: process.
+ */
+bool l5_move_busy(struct sock *bsk)
+{
+	bool busy;
+
+	local_bh_disable();
+	bh_lock_sock(bsk);
+	busy = sock_owned_by_user(bsk);
+	bh_unlock_sock(bsk);
+	local_bh_enable();
+	return busy;
+}
+
+/**
+ * l5_move_lock() - the socket of an object, and that it stays one
+ * @rd: the object
+ * @found: the socket, until l5_move_unlock(), or NULL: it has none
+ *
+ * Context: @rd's work.
+ * Return: false if a task holds the lock, see l5_rdma_put_off().
+ */
+bool l5_move_lock(struct l5_rdma *rd, struct l5_sock **found)
+{
+	struct l5_sock *l5 = l5_move_socket(rd);
+
+	*found = NULL;
+	if (!l5)
+		return true;
+	/* the release of the socket waits for the mutex */
+	if (!mutex_trylock(&l5->lock)) {
+		sock_put(&l5->sk);
+		return false;
+	}
+	rd->pause = 0;
+	if (READ_ONCE(rd->l5)) {
+		*found = l5;
+		return true;
+	}
+	mutex_unlock(&l5->lock);
+	sock_put(&l5->sk);
+	return true;
+}
+
+/**
+ * l5_move_unlock() - undo l5_move_lock()
+ * @l5: what was found
+ */
+void l5_move_unlock(struct l5_sock *l5)
+{
+	mutex_unlock(&l5->lock);
+	sock_put(&l5->sk);
+}
+
+/**
  * l5_move_unread() - the other end closed and left something unread
  * @rd: of this end
  *
  * Context: may sleep.
+ * Return: false if a task holds a lock that this needs, and nothing was done.
  */
-void l5_move_unread(struct l5_rdma *rd)
+bool l5_move_unread(struct l5_rdma *rd)
 {
-	struct l5_sock *l5 = l5_move_socket(rd);
+	struct l5_sock *l5;
+	bool done = true;
 
+	if (!l5_move_lock(rd, &l5))
+		return false;
 	if (!l5)
-		return;
-	/* the release of the socket waits for the mutex */
-	mutex_lock(&l5->lock);
+		return true;
 	/* a peer may say so of a connection that has not moved: no rings then */
-	if (READ_ONCE(rd->l5) &&
-	    (l5_state(l5) == L5_MOVING || l5_state(l5) == L5_SHM))
-		l5_send_to_closed(l5);
-	mutex_unlock(&l5->lock);
-	sock_put(&l5->sk);
+	if (l5_state(l5) == L5_MOVING || l5_state(l5) == L5_SHM) {
+		done = !l5_move_busy(l5->boot->sk);
+		if (done)
+			l5_send_to_closed(l5);
+	}
+	l5_move_unlock(l5);
+	return done;
 }
 
 /**
@@ -478,17 +543,18 @@ void l5_move_unread(struct l5_rdma *rd)
  * @rd: of this end
  *
  * Context: may sleep.
+ * Return: false if a task holds a lock that this needs, and nothing was done.
  */
-void l5_move_begin(struct l5_rdma *rd)
+bool l5_move_begin(struct l5_rdma *rd)
 {
 	struct l5_sock *l5;
 
-	l5 = l5_move_socket(rd);
+	if (!l5_move_lock(rd, &l5))
+		return false;
 	if (!l5)
-		return;
-	mutex_lock(&l5->lock);
-	if (!READ_ONCE(rd->l5) || l5_state(l5) != L5_BASE ||
-	    !l5_rd(rd, L5_RD_OPEN))
+		return true;
+	if (l5_state(l5) != L5_BASE || !l5_rd(rd, L5_RD_OPEN) ||
+	    l5_rd(rd, L5_RD_DEAD))
 		goto out;
 	/* what connect() made to meet a peer here may be the same */
 	if (l5->conn != rd->conn) {
@@ -498,7 +564,7 @@ void l5_move_begin(struct l5_rdma *rd)
 		l5->conn = rd->conn;
 	}
 	l5->end = rd->end;
-	if (rd->hello.notify == L5_NOTIFY_ONE)
+	if (rd->peer_notify == L5_NOTIFY_ONE)
 		rd->conn->end[!rd->end].late_key = rd->key ?: 1;
 	rcu_assign_pointer(rd->conn->end[rd->end].sk, &l5->sk);
 	spin_lock_bh(&rd->lock);
@@ -510,9 +576,9 @@ void l5_move_begin(struct l5_rdma *rd)
 	l5_move_cut(rd);
 	spin_unlock_bh(&rd->lock);
 out:
-	mutex_unlock(&l5->lock);
-	sock_put(&l5->sk);
+	l5_move_unlock(l5);
 	l5_move_wake(rd);
+	return true;
 }
 
 /**
@@ -564,6 +630,8 @@ void l5_move_acked(struct l5_rdma *rd)
 		set_bit(L5_RD_ACKED, &rd->flags);
 		l5_rdma_push_locked(rd);
 		l5_move_done(rd);
+		if (l5_rd(rd, L5_RD_FIN_WAITS))
+			l5_rdma_do(rd, L5_DO_FIN);
 	}
 	spin_unlock(&rd->lock);
 	l5_move_wake(rd);
@@ -583,7 +651,8 @@ static void l5_move_stays(struct l5_rdma *rd, struct l5_sock *l5)
 
 	if (stat[why])
 		l5_count(l5, stat[why], 1);
-	if (l5_state(l5) == L5_BASE)
+	/* its rings stay until it is closed, where calls may use them already */
+	if (l5_state(l5) == L5_BASE || l5_state(l5) == L5_MOVING)
 		WRITE_ONCE(l5->reason, why);
 }
 
@@ -631,11 +700,16 @@ void l5_move_over(struct l5_rdma *rd)
 		if (!l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_RX_CUT))
 			l5_move_stays(rd, rd->l5);
 		broken = l5_move_broken(rd, bsk);
+		/* what ended TCP took the queue pair along: the peer's reset */
+		if (READ_ONCE(bsk->sk_state) == TCP_CLOSE)
+			err = READ_ONCE(bsk->sk_err) ?: err;
 		if (broken) {
 			l5_count(rd->l5, L5_STAT_RDMA_BROKEN, 1);
 			rd->err = err;
 			set_bit(L5_RD_BROKEN, &rd->flags);
 			WRITE_ONCE(sk->sk_err, err);
+			sock_hold(bsk);
+			rd->abort = bsk;
 		}
 	}
 	/* who sees that it is over sees whether that is an error */
@@ -644,11 +718,13 @@ void l5_move_over(struct l5_rdma *rd)
 	if (!l5_rd(rd, L5_RD_CUT) && !l5_rd(rd, L5_RD_RX_CUT))
 		clear_bit(L5_RD_OPEN, &rd->flags);
 	spin_unlock_bh(&rd->lock);
+	if (l5_rd(rd, L5_RD_FIN_WAITS))
+		l5_rdma_do(rd, L5_DO_FIN);
 	if (broken) {
 		l5_map_flag(&rd->conn->end[rd->end],
 			    L5_MAP_TX_ASK | L5_MAP_RX_ASK);
-		/* tells the peer, if it does not know, and who polls */
-		tcp_abort(bsk, err);
+		if (!l5_move_abort(rd))
+			l5_rdma_put_off(rd, L5_DO_ABORT);
 	} else if (rd->conn && l5_rd(rd, L5_RD_CUT)) {
 		l5_map_flag(&rd->conn->end[rd->end],
 			    L5_MAP_TX_ASK | L5_MAP_RX_ASK);
@@ -661,16 +737,78 @@ void l5_move_over(struct l5_rdma *rd)
 }
 
 /**
+ * l5_move_abort() - the connection is broken: end TCP, too
+ * @rd: of this end
+ *
+ * This tells the peer, if it does not know, and whoever polls.
+ *
+ * Context: may sleep.
+ * Return: false if a task holds a lock that this needs, and nothing was done.
+ */
+bool l5_move_abort(struct l5_rdma *rd)
+{
+	struct sock *bsk = rd->abort;
+
+	if (!bsk)
+		return true;
+	if (l5_move_busy(bsk))
+		return false;
+	tcp_abort(bsk, rd->err);
+	rd->abort = NULL;
+	sock_put(bsk);
+	return true;
+}
+
+/**
+ * l5_move_unused() - there was a queue pair, and nothing has moved to it
+ * @rd: of this end, after l5_move_over()
+ *
+ * A client's socket has its rings from connect() on, and they are made when the
+ * answer comes. Calls use them without a lock from L5_MOVING on, and a socket
+ * that is this end's never comes back from there: see l5_next, and
+ * l5_rdma_abandon() for one that is used again. So in L5_BASE nobody does.
+ *
+ * Context: may sleep; the last that the object's end does.
+ * Return: false if a task holds a lock that this needs, and nothing was done.
+ */
+bool l5_move_unused(struct l5_rdma *rd)
+{
+	struct l5_sock *l5;
+
+	if (!l5_move_lock(rd, &l5))
+		return false;
+	if (l5) {
+		if (l5_state(l5) == L5_BASE && rd->conn &&
+		    l5->conn == rd->conn) {
+			l5_meet_cancel(l5);
+			l5->conn = NULL;
+			l5_conn_put(rd->conn);
+		}
+		l5_move_unlock(l5);
+	}
+	/* the object's own, which nothing of it uses any more */
+	if (rd->conn)
+		l5_conn_put(rd->conn);
+	return true;
+}
+
+/**
  * l5_move_stop() - an option wants TCP itself
  * @l5: the socket
+ * @why: the reason to stay there
  *
  * Return: 0, or -EOPNOTSUPP if it is too late for that.
  */
-int l5_move_stop(struct l5_sock *l5)
+int l5_move_stop(struct l5_sock *l5, enum l5_reason why)
 {
-	struct l5_rdma *rd = l5_move_hope(l5);
+	struct l5_rdma *rd;
 	int err = 0;
 
+	if (l5_hope_end(l5)) {
+		WRITE_ONCE(l5->reason, why);
+		return 0;
+	}
+	rd = l5_move_hope(l5);
 	if (!rd)
 		return 0;
 	l5_rdma_forget(rd);
@@ -679,36 +817,13 @@ int l5_move_stop(struct l5_sock *l5)
 		err = -EOPNOTSUPP;
 	} else {
 		clear_bit(L5_RD_OPEN, &rd->flags);
-		rd->bye = L5_REASON_OPTION;
+		rd->bye = why;
 	}
 	spin_unlock_bh(&rd->lock);
 	/* also a question that is not asked yet */
 	if (!err)
 		l5_rdma_dead(rd, ECONNRESET);
 	return err;
-}
-
-/**
- * l5_move_wait_acked() - before a FIN: the peer is to know of the cut
- * @l5: the socket
- *
- * If it never will, no FIN may tell it that the stream ends where TCP does: a
- * reset does then.
- *
- * Context: may sleep, for as long as an answer takes, or L5_CLOSE_WAIT.
- */
-void l5_move_wait_acked(struct l5_sock *l5)
-{
-	struct l5_rdma *rd = l5->rd;
-
-	/* not for a socket that was used again, see l5_rdma_abandon() */
-	if (!rd || !l5_rd(rd, L5_RD_CUT) || !l5_rd(rd, L5_RD_OPEN))
-		return;
-	wait_event_timeout(rd->wait, l5_rd(rd, L5_RD_ACKED) ||
-			   l5_rd(rd, L5_RD_PEER_CLOSED) ||
-			   l5_rd(rd, L5_RD_OVER), L5_CLOSE_WAIT);
-	if (!l5_rd(rd, L5_RD_ACKED) && !l5_rd(rd, L5_RD_PEER_CLOSED))
-		tcp_abort(l5->boot->sk, ECONNRESET);
 }
 
 /* Is it known whether RDMA carries the connection? */
@@ -745,11 +860,11 @@ void l5_move_wait(struct l5_sock *l5)
  */
 bool l5_rdma_undecided(struct l5_sock *l5)
 {
-	struct l5_rdma *rd = l5_move_hope(l5);
+	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
 	int state = l5_state(l5);
 
-	return rd && (state == L5_BASE || state == L5_MOVING) &&
-	       !l5_rd(rd, L5_RD_DEAD);
+	return l5_may_move(l5) && (state == L5_BASE || state == L5_MOVING) &&
+	       !(rd && l5_rd(rd, L5_RD_DEAD));
 }
 
 /**
@@ -763,9 +878,12 @@ bool l5_rdma_undecided(struct l5_sock *l5)
  */
 void l5_rdma_abandon(struct l5_sock *l5)
 {
-	struct l5_rdma *rd = l5->rd;
+	struct l5_rdma *rd;
 
 	lockdep_assert_held(&l5->lock);
+	if (l5_hope_end(l5))
+		return;
+	rd = l5->rd;
 	if (!rd)
 		return;
 	l5_rdma_forget(rd);
@@ -773,6 +891,7 @@ void l5_rdma_abandon(struct l5_sock *l5)
 	rd->l5 = NULL;
 	clear_bit(L5_RD_OPEN, &rd->flags);
 	spin_unlock_bh(&rd->lock);
+	l5_mailbox_leave(rd);
 	l5_rdma_do(rd, L5_DO_END);
 }
 
@@ -780,15 +899,22 @@ void l5_rdma_abandon(struct l5_sock *l5)
  * l5_rdma_detach() - the socket ends
  * @l5: the socket
  * @reset: what was sent and not delivered is of no use
+ * @boot: its bootstrap, NULL if that may not stay
  *
  * Context: may sleep. Afterwards nothing here uses the socket.
+ * Return: true if the bootstrap stays for a while, see fin.c.
  */
-void l5_rdma_detach(struct l5_sock *l5, bool reset)
+bool l5_rdma_detach(struct l5_sock *l5, bool reset, struct socket *boot)
 {
-	struct l5_rdma *rd = l5->rd;
+	struct l5_rdma *rd;
+	bool kept;
 
+	/* from here on there comes no other */
+	l5_hope_free(l5);
+	rd = l5->rd;
 	if (!rd)
-		return;
+		return false;
+	boot = l5_fin_prepare(rd, boot);
 	mutex_lock(&l5->lock);
 	l5_rdma_forget(rd);
 	/* l5_move_begin() may have come after the rings were seen to */
@@ -801,11 +927,14 @@ void l5_rdma_detach(struct l5_sock *l5, bool reset)
 		set_bit(L5_RD_CLOSE, &rd->flags);
 		l5_rdma_push_locked(rd);
 	}
+	kept = boot && l5_fin_keep(rd, boot);
 	spin_unlock_bh(&rd->lock);
 	WRITE_ONCE(l5->rd, NULL);
 	mutex_unlock(&l5->lock);
+	l5_mailbox_leave(rd);
 	l5_rdma_do(rd, L5_DO_END);
 	l5_rdma_put(rd);
+	return kept;
 }
 
 /**
@@ -817,6 +946,10 @@ void l5_rdma_get_info(struct l5_sock *l5, struct l5_rdma_info *info)
 {
 	struct l5_rdma *rd = smp_load_acquire(&l5->rd);
 
+	if (!rd && l5->hope) {
+		info->notify = READ_ONCE(l5->ln->rdma_notify);
+		info->state = l5_may_move(l5) ? L5_RDMA_OPEN : L5_RDMA_NONE;
+	}
 	if (!rd)
 		return;
 	spin_lock_bh(&rd->lock);

@@ -32,9 +32,13 @@ static unsigned int l5_ring_kb_max = L5_RING_MAX >> 10;
 static unsigned int l5_spin_max = L5_SPIN_US_MAX;
 static unsigned int l5_match_max = 10000;
 static unsigned int l5_rdma_ms_max = 60000;
+/* TCP gives up after some fifteen minutes, too */
+static unsigned int l5_timeout_min = 1000;
+static unsigned int l5_timeout_max = 900000;
 static unsigned int l5_memo_max = 86400;
 static unsigned int l5_rdma_max_max = 1000000;
 static unsigned int l5_notify_max = L5_NOTIFY_AUTO;
+static unsigned int l5_safe_max = (1 << L5_NOTIFY_AUTO) - 1;
 
 enum {
 	L5_CTL_ENABLED,
@@ -45,14 +49,18 @@ enum {
 	L5_CTL_MATCH_MS,
 	L5_CTL_RDMA,
 	L5_CTL_RDMA_MS,
+	L5_CTL_RDMA_TIMEOUT_MS,
 	L5_CTL_RDMA_MEMO_S,
 	L5_CTL_RDMA_MAX,
 	L5_CTL_RDMA_POLL,
 	L5_CTL_RDMA_POLL_IDLE_MS,
 	L5_CTL_RDMA_NOTIFY,
+	L5_CTL_RDMA_SAFE,
 	L5_CTL_RDMA_CHAIN,
 	L5_CTL_HOST_MAX_KB,	/* from here on the host's alone */
 	L5_CTL_USER_MAX_KB,
+	L5_CTL_HOST_RDMA_MAX,
+	L5_CTL_USER_RDMA_MAX,
 	L5_CTL_MAX,
 	L5_CTL_HOST = L5_CTL_HOST_MAX_KB
 };
@@ -131,6 +139,14 @@ static const struct ctl_table l5_sysctls[] = {
 		.extra1		= SYSCTL_ZERO,
 		.extra2		= &l5_rdma_ms_max,
 	},
+	[L5_CTL_RDMA_TIMEOUT_MS] = {
+		.procname	= "rdma_timeout_ms",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= &l5_timeout_min,
+		.extra2		= &l5_timeout_max,
+	},
 	[L5_CTL_RDMA_MEMO_S] = {
 		.procname	= "rdma_memo_s",
 		.maxlen		= sizeof(unsigned int),
@@ -171,6 +187,14 @@ static const struct ctl_table l5_sysctls[] = {
 		.extra1		= SYSCTL_ZERO,
 		.extra2		= &l5_notify_max,
 	},
+	[L5_CTL_RDMA_SAFE] = {
+		.procname	= "rdma_safe",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_safe_max,
+	},
 	[L5_CTL_RDMA_CHAIN] = {
 		.procname	= "rdma_chain",
 		.maxlen		= sizeof(unsigned int),
@@ -193,6 +217,24 @@ static const struct ctl_table l5_sysctls[] = {
 		.mode		= 0644,
 		.proc_handler	= proc_doulongvec_minmax,
 	},
+	[L5_CTL_HOST_RDMA_MAX] = {
+		.procname	= "host_rdma_max",
+		.data		= &l5_host_rdma_max,
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_rdma_max_max,
+	},
+	[L5_CTL_USER_RDMA_MAX] = {
+		.procname	= "user_rdma_max",
+		.data		= &l5_user_rdma_max,
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_rdma_max_max,
+	},
 	L5_SYSCTL_END
 };
 
@@ -209,6 +251,7 @@ static int l5_sysctl_init(struct net *net, struct l5_net *ln)
 		t[L5_CTL_RING_MAX_KB].mode = 0444;
 		t[L5_CTL_MEM_MAX_KB].mode = 0444;
 		t[L5_CTL_MATCH_MS].mode = 0444;
+		t[L5_CTL_RDMA_TIMEOUT_MS].mode = 0444;
 		t[L5_CTL_RDMA_MAX].mode = 0444;
 		t[L5_CTL_RDMA_POLL].mode = 0444;
 	}
@@ -224,11 +267,13 @@ static int l5_sysctl_init(struct net *net, struct l5_net *ln)
 	t[L5_CTL_MATCH_MS].data = &ln->match_ms;
 	t[L5_CTL_RDMA].data = &ln->rdma;
 	t[L5_CTL_RDMA_MS].data = &ln->rdma_ms;
+	t[L5_CTL_RDMA_TIMEOUT_MS].data = &ln->rdma_timeout_ms;
 	t[L5_CTL_RDMA_MEMO_S].data = &ln->rdma_memo_s;
 	t[L5_CTL_RDMA_MAX].data = &ln->rdma_max;
 	t[L5_CTL_RDMA_POLL].data = &ln->rdma_poll;
 	t[L5_CTL_RDMA_POLL_IDLE_MS].data = &ln->rdma_poll_idle_ms;
 	t[L5_CTL_RDMA_NOTIFY].data = &ln->rdma_notify;
+	t[L5_CTL_RDMA_SAFE].data = &ln->rdma_safe;
 	t[L5_CTL_RDMA_CHAIN].data = &ln->rdma_chain;
 	ln->sysctl = l5_sysctl_register(net, "net/l5", t, entries);
 	if (!ln->sysctl) {
@@ -298,6 +343,7 @@ static int l5_stat_show(struct seq_file *seq, void *v)
 		seq_printf(seq, "host_reserved_kb %lu\n",
 			   l5_host_pages() << (PAGE_SHIFT - 10));
 	seq_printf(seq, "rdma_now %d\n", atomic_read(&ln->rdma_now));
+	seq_printf(seq, "rdma_hopes %d\n", atomic_read(&ln->rdma_hopes));
 	seq_printf(seq, "pairs %lu\n", atomic_long_read(&ln->acct->pairs));
 	return 0;
 }
@@ -435,7 +481,8 @@ static int __net_init l5_net_start(struct net *net)
 	ln->ring_max_kb = 4096;
 	ln->match_ms = 200;
 	ln->rdma = 1;
-	ln->rdma_ms = 2000;
+	ln->rdma_ms = 10000;
+	ln->rdma_timeout_ms = 7000;
 	ln->rdma_memo_s = 60;
 	ln->rdma_max = 1024;
 	ln->rdma_poll_idle_ms = 100;

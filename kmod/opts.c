@@ -304,6 +304,26 @@ static bool l5_opt_needs_base(int level, int optname)
 }
 
 /*
+ * What says how the packets of a connection are to be signed or encrypted. RDMA
+ * does neither; in memory of one host there are none.
+ */
+static bool l5_opt_guards(int level, int optname)
+{
+	switch (level) {
+	case SOL_TCP:
+		return optname == TCP_MD5SIG || optname == TCP_MD5SIG_EXT ||
+		       optname == TCP_AO_ADD_KEY || optname == TCP_AO_INFO;
+	case SOL_IP:
+		return optname == IP_XFRM_POLICY || optname == IP_IPSEC_POLICY;
+	case SOL_IPV6:
+		return optname == IPV6_XFRM_POLICY ||
+		       optname == IPV6_IPSEC_POLICY;
+	default:
+		return false;
+	}
+}
+
+/*
  * A longer value may be one of a later version: what it has to say beyond what
  * is known here has to be nothing.
  */
@@ -456,7 +476,7 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 		  unsigned int optlen)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
-	bool base;
+	bool base, guards;
 	int err;
 
 	if (level == SOL_L5) {
@@ -475,6 +495,7 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 		return 0;
 
 	base = l5_opt_needs_base(level, optname);
+	guards = l5_opt_guards(level, optname);
 	mutex_lock(&l5->lock);
 	if (base) {
 		l5_meet_stay(l5, L5_REASON_OPTION);
@@ -484,8 +505,9 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 		}
 	}
 	mutex_unlock(&l5->lock);
-	if (base) {
-		err = l5_move_stop(l5);
+	if (base || guards) {
+		err = l5_move_stop(l5, base ? L5_REASON_OPTION :
+					      L5_REASON_SECURED);
 		if (err)
 			return err;
 	}
@@ -502,6 +524,9 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 						optval, optlen);
 	if (!err && base)
 		WRITE_ONCE(l5->nopair, L5_REASON_OPTION);
+	/* what connected meanwhile was judged before or is stopped now */
+	if (!err && guards)
+		err = l5_move_stop(l5, L5_REASON_SECURED);
 	/* IP_TOS sets SO_PRIORITY */
 	if (!err)
 		l5_opts_pull(l5);

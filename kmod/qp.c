@@ -10,6 +10,13 @@
 
 #include "rdma.h"
 
+/*
+ * No task is to be killed for it in a memory cgroup that is full: a connection
+ * does without RDMA.
+ */
+#define L5_RDMA_GFP	(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | \
+			 __GFP_NOWARN)
+
 /* End of an object that may be looked at without a reference */
 static void l5_rdma_free_rcu(struct rcu_head *rcu)
 {
@@ -33,8 +40,10 @@ void l5_rdma_put(struct l5_rdma *rd)
 static void l5_rdma_work(struct work_struct *work)
 {
 	struct l5_rdma *rd = container_of(work, struct l5_rdma, work);
+	struct mem_cgroup *old = set_active_memcg(READ_ONCE(rd->payer.memcg));
 
 	l5_door_work(rd, xchg(&rd->todo, 0));
+	set_active_memcg(old);
 	l5_rdma_put(rd);
 }
 
@@ -64,11 +73,14 @@ struct l5_rdma *l5_rdma_alloc(struct l5_net *ln, gfp_t gfp)
 	spin_lock_init(&rd->lock);
 	INIT_HLIST_NODE(&rd->node);
 	INIT_LIST_HEAD(&rd->poll_node);
+	INIT_LIST_HEAD(&rd->turn_node);
 	INIT_WORK(&rd->work, l5_rdma_work);
 	INIT_DELAYED_WORK(&rd->expire, l5_rdma_expired);
+	INIT_DELAYED_WORK(&rd->again, l5_rdma_resume);
 	init_waitqueue_head(&rd->wait);
 	rd->ln = ln;
 	rd->since = jiffies;
+	rd->timeout = msecs_to_jiffies(READ_ONCE(ln->rdma_timeout_ms));
 	rd->slot_no = -1;
 	rd->notify = READ_ONCE(ln->rdma_notify);
 	for (i = 0; i < L5_SQ; i++) {
@@ -99,22 +111,6 @@ u32 l5_rdma_max_size(const struct l5_rdma *rd)
 	return rounddown_pow_of_two(clamp_t(u64, max, L5_RING_LEAST, own));
 }
 
-static void *l5_rdma_buffer(struct l5_rdma *rd, size_t len, u64 *dma)
-{
-	struct ib_device *dev = rd->id->device;
-	void *p = alloc_pages_exact(len, GFP_KERNEL_ACCOUNT | __GFP_ZERO |
-				    __GFP_NOWARN);
-
-	if (!p)
-		return NULL;
-	*dma = ib_dma_map_single(dev, p, len, DMA_BIDIRECTIONAL);
-	if (ib_dma_mapping_error(dev, *dma)) {
-		free_pages_exact(p, len);
-		return NULL;
-	}
-	return p;
-}
-
 static void l5_rdma_unbuffer(struct l5_rdma *rd, void **p, size_t len, u64 dma)
 {
 	if (!*p)
@@ -124,14 +120,57 @@ static void l5_rdma_unbuffer(struct l5_rdma *rd, void **p, size_t len, u64 dma)
 	*p = NULL;
 }
 
+static int l5_rdma_buffer(struct l5_rdma *rd, void **p, size_t len, u64 *dma)
+{
+	struct ib_device *dev = rd->id->device;
+	void *at = alloc_pages_exact(len, L5_RDMA_GFP | __GFP_ZERO);
+
+	if (!at)
+		return -ENOMEM;
+	*dma = ib_dma_map_single(dev, at, len, DMA_BIDIRECTIONAL);
+	if (ib_dma_mapping_error(dev, *dma)) {
+		free_pages_exact(at, len);
+		return -ENOMEM;
+	}
+	*p = at;
+	if (l5_rdma_coherent(dev, *dma, virt_to_phys(at)))
+		return 0;
+	l5_rdma_unbuffer(rd, p, len, *dma);
+	l5_rdma_unfit(dev);
+	return -EOPNOTSUPP;
+}
+
 static size_t l5_rdma_bufs_len(const struct l5_rdma *rd)
 {
 	return rd->rq * rd->buf_len;
 }
 
+/*
+ * What the device says of a queue pair beside completions. A peer that has got
+ * the answer may send before the word comes that it has got it.
+ */
+static void l5_rdma_qp_event(struct ib_event *event, void *context)
+{
+	struct l5_rdma *rd = context;
+
+	switch (event->event) {
+	case IB_EVENT_COMM_EST:
+		l5_rdma_heard(rd);
+		break;
+	case IB_EVENT_QP_FATAL:
+	case IB_EVENT_QP_REQ_ERR:
+	case IB_EVENT_QP_ACCESS_ERR:
+		l5_rdma_dead(rd, ECONNRESET);
+		break;
+	default:
+		break;
+	}
+}
+
 static int l5_rdma_qp(struct l5_rdma *rd)
 {
 	struct ib_qp_init_attr attr = {
+		.event_handler = l5_rdma_qp_event,
 		.qp_context = rd,
 		.send_cq = rd->cq,
 		.recv_cq = rd->cq,
@@ -175,6 +214,21 @@ static void l5_region_free(struct l5_rdma *rd, struct l5_region *r)
 	memset(r, 0, sizeof(*r));
 }
 
+/* Is what the device was given of a region the very pages? */
+static bool l5_region_coherent(struct l5_rdma *rd, struct l5_region *r,
+			       struct page **pages, int m, u32 off)
+{
+	struct sg_dma_page_iter iter;
+	int i = 0;
+
+	for_each_sg_dma_page(r->sg, &iter, m, 0)
+		if (!l5_rdma_coherent(rd->id->device,
+				      sg_page_iter_dma_address(&iter),
+				      page_to_phys(pages[i++]) + off))
+			return false;
+	return i == r->n;
+}
+
 /* Give the device @n pages of a region, or a part of one. */
 static int l5_region_map(struct l5_rdma *rd, struct l5_region *r,
 			 struct page **pages, int n, u32 off, u32 len,
@@ -182,7 +236,7 @@ static int l5_region_map(struct l5_rdma *rd, struct l5_region *r,
 {
 	int i, m;
 
-	r->sg = kvcalloc(n, sizeof(*r->sg), GFP_KERNEL_ACCOUNT);
+	r->sg = kvcalloc(n, sizeof(*r->sg), L5_RDMA_GFP);
 	if (!r->sg)
 		return -ENOMEM;
 	sg_init_table(r->sg, n);
@@ -193,6 +247,10 @@ static int l5_region_map(struct l5_rdma *rd, struct l5_region *r,
 		return -EIO;
 	r->n = n;
 	r->dir = dir;
+	if (!l5_region_coherent(rd, r, pages, m, off)) {
+		l5_rdma_unfit(rd->id->device);
+		return -EOPNOTSUPP;
+	}
 	m = ib_map_mr_sg(r->mr, r->sg, m, NULL, PAGE_SIZE);
 	if (m <= 0 || r->mr->length != (u64)n * len)
 		return m < 0 ? m : -EIO;
@@ -203,7 +261,7 @@ static int l5_region_map(struct l5_rdma *rd, struct l5_region *r,
 static void l5_rdma_registered(struct ib_cq *cq, struct ib_wc *wc)
 {
 	if (wc->status != IB_WC_SUCCESS)
-		l5_rdma_wc_error(wc->qp->qp_context, wc);
+		l5_rdma_wc_error(cq->cq_context, wc);
 }
 
 /* Valid once the work requests before the next one are done. */
@@ -222,31 +280,41 @@ static int l5_region_post(struct l5_rdma *rd, struct l5_region *r, int access)
 	return ib_post_send(rd->id->qp, &wr.wr, NULL);
 }
 
-/* One more, if the namespace may have one. */
+/*
+ * Receives for what the peer says, and for the bytes that it may send along.
+ * Posted before the queue pair can get anything.
+ */
+static int l5_rdma_receives(struct l5_rdma *rd)
+{
+	bool bytes = rd->server ? rd->peer_notify == L5_NOTIFY_SEND :
+				  rd->safe & BIT(L5_NOTIFY_SEND);
+	u32 i;
+	int err;
+
+	rd->rq = bytes ? L5_RQ_BYTES : L5_RQ;
+	rd->buf_len = sizeof(struct l5_msg) + (bytes ? L5_MSG_BYTES : 0);
+	err = l5_rdma_buffer(rd, &rd->bufs, l5_rdma_bufs_len(rd),
+			     &rd->bufs_dma);
+	for (i = 0; i < rd->rq && !err; i++)
+		err = l5_rdma_post_recv(rd, i);
+	return err;
+}
+
+/* One more, if there may be one. */
 static bool l5_rdma_count(struct l5_rdma *rd)
 {
-	struct l5_net *ln = rd->ln;
-
-	if (atomic_inc_return(&ln->rdma_now) > (int)READ_ONCE(ln->rdma_max)) {
-		atomic_dec(&ln->rdma_now);
+	if (!l5_qp_get(&rd->payer, rd->ln))
 		return false;
-	}
 	set_bit(L5_RD_COUNTED, &rd->flags);
 	return true;
 }
 
-/* Devices whose packets are made by a CPU of this host */
-static bool l5_rdma_software(const struct ib_device *dev)
-{
-	return dev->ops.driver_id == RDMA_DRIVER_RXE;
-}
-
 /**
- * l5_rdma_create() - make a queue pair, not connected yet
+ * l5_rdma_create() - make a queue pair, not connected yet, that can receive
  * @rd: whose @id has a device
  *
  * Context: may sleep.
- * Return: 0, -EDQUOT at the namespace's limit, or why not.
+ * Return: 0, -EDQUOT at a limit, or why not.
  */
 int l5_rdma_create(struct l5_rdma *rd)
 {
@@ -261,6 +329,9 @@ int l5_rdma_create(struct l5_rdma *rd)
 	if (rd->notify == L5_NOTIFY_AUTO)
 		rd->notify = l5_rdma_software(dev) ? L5_NOTIFY_IMM :
 						     L5_NOTIFY_TWO;
+	rd->safe = l5_order_safe(rd);
+	if (rd->server)
+		l5_order_agree(rd);
 	rd->pd = ib_alloc_pd(dev, 0);
 	if (IS_ERR(rd->pd)) {
 		err = PTR_ERR(rd->pd);
@@ -276,15 +347,17 @@ int l5_rdma_create(struct l5_rdma *rd)
 	err = l5_rdma_qp(rd);
 	if (err)
 		return err;
-	rd->msgs = l5_rdma_buffer(rd, L5_SQ * sizeof(struct l5_msg),
-				  &rd->msgs_dma);
-	if (!rd->msgs)
-		return -ENOMEM;
+	err = l5_rdma_buffer(rd, &rd->msgs, L5_SQ * sizeof(struct l5_msg),
+			     &rd->msgs_dma);
+	if (err)
+		return err;
 	err = l5_region_alloc(rd, &rd->rx, pages);
 	if (!err)
 		err = l5_region_alloc(rd, &rd->tx, pages);
 	if (!err && rd->mailbox)
 		err = l5_region_alloc(rd, &rd->box, 1);
+	if (!err)
+		err = l5_rdma_receives(rd);
 	return err;
 }
 
@@ -298,6 +371,7 @@ void l5_rdma_hello(struct l5_rdma *rd, struct l5_hello *hello)
 	hello->magic = cpu_to_be32(L5_MAGIC);
 	hello->version = L5_VERSION;
 	hello->notify = rd->notify;
+	hello->safe = rd->safe;
 	hello->endian = L5_ENDIAN;
 	hello->token = l5_token(rd->key);
 	hello->max_size = l5_rdma_max_size(rd);
@@ -352,22 +426,9 @@ int l5_rdma_rings(struct l5_rdma *rd, u32 client, u32 server)
 int l5_rdma_up(struct l5_rdma *rd)
 {
 	const int remote = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE;
-	u32 i;
 	int err;
 
-	rd->rq = L5_RQ;
-	rd->buf_len = sizeof(struct l5_msg);
-	if (rd->hello.notify == L5_NOTIFY_SEND) {
-		rd->rq = L5_RQ_BYTES;
-		rd->buf_len += L5_MSG_BYTES;
-	}
-	rd->bufs = l5_rdma_buffer(rd, l5_rdma_bufs_len(rd), &rd->bufs_dma);
-	if (!rd->bufs)
-		return -ENOMEM;
-	for (i = 0, err = 0; i < rd->rq && !err; i++)
-		err = l5_rdma_post_recv(rd, i);
-	if (!err)
-		err = l5_region_post(rd, &rd->tx, IB_ACCESS_LOCAL_WRITE);
+	err = l5_region_post(rd, &rd->tx, IB_ACCESS_LOCAL_WRITE);
 	if (!err)
 		err = l5_region_post(rd, &rd->rx, remote);
 	if (!err && rd->box.mr)
@@ -387,18 +448,55 @@ int l5_rdma_up(struct l5_rdma *rd)
 	return 0;
 }
 
+static void l5_rdma_drained(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct l5_rdma *rd = container_of(wc->wr_cqe, struct l5_rdma,
+					  drain_cqe);
+
+	complete(&rd->drained);
+}
+
+/* One last request in each queue. Return: how many were posted. */
+static int l5_rdma_drain_post(struct l5_rdma *rd)
+{
+	struct ib_rdma_wr last_send = {
+		.wr.wr_cqe = &rd->drain_cqe,
+		.wr.opcode = IB_WR_RDMA_WRITE,
+	};
+	struct ib_recv_wr last_recv = { .wr_cqe = &rd->drain_cqe };
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	struct ib_qp *qp = rd->id->qp;
+
+	if (ib_modify_qp(qp, &attr, IB_QP_STATE))
+		return 0;
+	init_completion(&rd->drained);
+	rd->drain_cqe.done = l5_rdma_drained;
+	return !ib_post_send(qp, &last_send.wr, NULL) +
+	       !ib_post_recv(qp, &last_recv, NULL);
+}
+
 /**
  * l5_rdma_drain() - send no more, and hear all that has come
  * @rd: of this end
  *
- * Context: may sleep.
+ * ib_drain_qp() waits for ever for a device that stands still. This one waits
+ * for so long as such a device may take; what has not completed by then is
+ * flushed by the end of the queue pair, and nobody hears of it: the connection
+ * ends with an error, as with any device that fails. What the driver does of
+ * its own accord, here and in l5_rdma_destroy(), takes as long as it takes.
+ *
+ * Context: may sleep, for L5_DRAIN_WAIT.
  */
 void l5_rdma_drain(struct l5_rdma *rd)
 {
+	unsigned long left = L5_DRAIN_WAIT;
+	int n;
+
 	if (!rd->id || !rd->id->qp)
 		return;
 	rdma_disconnect(rd->id);
-	ib_drain_qp(rd->id->qp);
+	for (n = l5_rdma_drain_post(rd); n && left; n--)
+		left = wait_for_completion_timeout(&rd->drained, left);
 }
 
 /**
@@ -426,7 +524,7 @@ void l5_rdma_destroy(struct l5_rdma *rd)
 	rd->pd = NULL;
 	rd->cq = NULL;
 	if (test_and_clear_bit(L5_RD_COUNTED, &rd->flags))
-		atomic_dec(&rd->ln->rdma_now);
+		l5_qp_put(&rd->payer, rd->ln);
 	/* what keeps the namespace of a closed socket */
 	rdma_destroy_id(rd->id);
 	rd->id = NULL;

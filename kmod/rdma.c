@@ -176,8 +176,8 @@ void l5_rdma_arm(struct l5_sock *l5)
 	if (!rd || l5_rd(rd, L5_RD_ARM))
 		return;
 	/* each record of such a sender passes here, see l5_got_header() */
-	if (rd->hello.notify == L5_NOTIFY_IMM ||
-	    rd->hello.notify == L5_NOTIFY_SEND)
+	if (rd->peer_notify == L5_NOTIFY_IMM ||
+	    rd->peer_notify == L5_NOTIFY_SEND)
 		return;
 	pos = l5_ring_seen(l5, READ_ONCE(rd->arm_pos));
 	spin_lock_bh(&rd->lock);
@@ -314,6 +314,8 @@ static void l5_got_close(struct l5_rdma *rd, u64 head)
 	spin_lock(&rd->lock);
 	set_bit(L5_RD_PEER_CLOSED, &rd->flags);
 	set_bit(L5_END_CLOSED, &rd->conn->end[!rd->end].flags);
+	if (l5_rd(rd, L5_RD_FIN_WAITS))
+		l5_rdma_do(rd, L5_DO_FIN);
 	spin_unlock(&rd->lock);
 	l5_map_flag(&rd->conn->end[rd->end], L5_MAP_TX_ASK);
 	l5_conn_changed(rd->conn, rd->end);
@@ -331,7 +333,7 @@ static void l5_got_data(struct l5_rdma *rd, const struct l5_msg *msg, u32 have)
 	u64 pos = msg->pos;
 	u32 len = msg->arg;
 
-	if (len > have || rd->hello.notify != L5_NOTIFY_SEND) {
+	if (len > have || rd->peer_notify != L5_NOTIFY_SEND) {
 		l5_rdma_dead(rd, EPROTO);
 		return;
 	}
@@ -383,7 +385,7 @@ static void l5_got_imm(struct l5_rdma *rd, u32 len)
 	struct l5_end *ring = &rd->conn->end[!rd->end];
 	u64 pos = rd->imm_pos, end;
 
-	if (rd->hello.notify != L5_NOTIFY_IMM) {
+	if (rd->peer_notify != L5_NOTIFY_IMM) {
 		l5_got_wake(rd);
 		return;
 	}
@@ -439,6 +441,45 @@ static void l5_got(struct l5_rdma *rd, const struct l5_msg *msg, u32 len)
 	}
 }
 
+/**
+ * l5_rdma_heard() - the peer sends already
+ * @rd: of this end
+ *
+ * A server waits for the word that its answer has come; what comes by the queue
+ * pair says so, too, and the word may be lost. The queue pair can send since
+ * before the answer, so nothing else is needed. The connection manager goes on
+ * repeating the answer until it hears the word itself. It is not told by
+ * rdma_notify(): if the connection ends before its work for that has run, in
+ * all kernels up to 6.12 at least, nothing ends the repeating any more, and
+ * rdma_destroy_id() waits for a minute until it has come to its own end.
+ *
+ * Context: any.
+ */
+void l5_rdma_heard(struct l5_rdma *rd)
+{
+	if (rd->server && !l5_rd(rd, L5_RD_UP))
+		l5_rdma_do(rd, L5_DO_UP);
+}
+
+/*
+ * Before this end is up, and has told the peer that it may write here, there is
+ * nothing else for the peer to say than the same, and that it closes.
+ */
+static void l5_got_early(struct l5_rdma *rd, const struct ib_wc *wc,
+			 const struct l5_msg *msg)
+{
+	bool early = wc->opcode == IB_WC_RECV &&
+		     wc->byte_len >= sizeof(*msg) &&
+		     (msg->type == L5_MSG_READY || msg->type == L5_MSG_CLOSE);
+
+	if (!early) {
+		l5_rdma_dead(rd, EPROTO);
+		return;
+	}
+	l5_got(rd, msg, 0);
+	l5_rdma_heard(rd);
+}
+
 static void l5_rdma_received(struct ib_cq *cq, struct ib_wc *wc);
 
 /**
@@ -467,7 +508,8 @@ int l5_rdma_post_recv(struct l5_rdma *rd, u32 i)
 
 static void l5_rdma_received(struct ib_cq *cq, struct ib_wc *wc)
 {
-	struct l5_rdma *rd = wc->qp->qp_context;
+	/* the queue pair may be gone, where the device could not be drained */
+	struct l5_rdma *rd = cq->cq_context;
 	u32 i = wc->wr_cqe - rd->recvs;
 	struct l5_msg *msg = rd->bufs + i * rd->buf_len;
 
@@ -475,7 +517,9 @@ static void l5_rdma_received(struct ib_cq *cq, struct ib_wc *wc)
 		l5_rdma_wc_error(rd, wc);
 		return;
 	}
-	if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM)
+	if (!l5_rd(rd, L5_RD_UP))
+		l5_got_early(rd, wc, msg);
+	else if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM)
 		l5_got_imm(rd, be32_to_cpu(wc->ex.imm_data));
 	else if (wc->byte_len >= sizeof(*msg))
 		l5_got(rd, msg, wc->byte_len - sizeof(*msg));

@@ -26,7 +26,7 @@ static int l5_splice_base(struct l5_sock *l5, bool nonblock)
 	if (l5->proto == L5PROTO_UNIX)
 		return 0;
 	err = l5_wait_carrier(l5, sock_rcvtimeo(&l5->sk, nonblock));
-	return err ?: !l5_rx_rings(l5) && !l5_move_hope(l5);
+	return err ?: !l5_rx_rings(l5) && !l5_may_move(l5);
 }
 
 #if L5_OLD_SPLICE
@@ -40,7 +40,7 @@ ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
 	struct l5_sock *l5 = l5_sk(sock->sk);
 
 	/* the bootstrap can do without a copy, a ring cannot */
-	if (l5_state(l5) == L5_BASE && !l5_move_hope(l5) &&
+	if (l5_state(l5) == L5_BASE && !l5_may_move(l5) &&
 	    l5->boot->ops->sendpage)
 		return l5->boot->ops->sendpage(l5->boot, page, offset, size,
 					       flags);

@@ -26,6 +26,25 @@ static const char *const intro =
 "| scenario | call | TCP or AF_UNIX | AF_L5 | reason |\n"
 "|---|---|---|---|---|\n";
 
+/* Of what no program can show that talks to itself on one host. */
+static const char *const outro =
+"\n"
+"## Over RDMA, in a network in trouble\n"
+"\n"
+"No program shows these that talks to itself on one host.\n"
+"\n"
+"| | TCP | AF_L5 once it has moved |\n"
+"|---|---|---|\n"
+"| nothing is acknowledged | ETIMEDOUT after `net.ipv4.tcp_retries2` (some "
+"15 minutes), or TCP_USER_TIMEOUT | ETIMEDOUT after `net.l5.rdma_timeout_ms` "
+"(7 s); TCP_USER_TIMEOUT says nothing about it; the bytes do not move back "
+"to TCP |\n"
+"| the last packet is lost | it is sent again after some 200 ms | after a "
+"seventh of that, 1 s |\n"
+"| close() or shutdown() while the connection moves and the peer is away | "
+"bytes and FIN follow when it is back | waits for half of that, 5 to 15 s, "
+"then a reset |\n";
+
 static void cell(FILE *f, const char *s)
 {
 	fputs("| ", f);
@@ -59,6 +78,7 @@ static void write_doc(FILE *f)
 		fprintf(f, "%s ", d->reason);
 		fputs("|\n", f);
 	}
+	fputs(outro, f);
 }
 
 TEST(deviations_documented)

@@ -147,6 +147,53 @@ TEST_F_TIMEOUT(found, disconnect_twice, 180)
 	}
 }
 
+/* Which byte of its listener's mailbox has a connection? */
+static int byte_of(int fd)
+{
+	struct l5_map_info info = { .size = sizeof(info) };
+
+	return ioctl(fd, L5_IOC_MAP_INFO, &info) ? -1 : (int)info.mailbox - 1;
+}
+
+/*
+ * The byte of a connection that was over went to the next while the program had
+ * the socket: it took the records of that one for a word about the other.
+ */
+TEST_F_TIMEOUT(found, byte_until_closed, 200)
+{
+	const struct linger now = { .l_onoff = 1 };
+	struct l5_mailbox *box = l5_mailbox_open(self->listener);
+	int c[3], s[3], was[3], i, ms;
+	char byte;
+
+	ASSERT_NE(NULL, box);
+	for (i = 0; i < 3; i++) {
+		c[i] = client(&self->at.sin);
+		ASSERT_LE(0, c[i]);
+		s[i] = accept(self->listener, NULL, NULL);
+		ASSERT_LE(0, s[i]);
+		ASSERT_TRUE(rdma_moved(c[i]));
+		ASSERT_TRUE(rdma_moved(s[i]));
+		was[i] = byte_of(s[i]);
+		ASSERT_LE(0, was[i]);
+		setsockopt(c[i], SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+		close(c[i]);
+		ASSERT_EQ(-1, recv(s[i], &byte, 1, 0));
+		/* its queue pair is gone, its socket is not */
+		for (ms = 0; l5_stat("rdma_now") && ms < RDMA_MOVE_MS; ms += 20)
+			usleep(20000);
+		ASSERT_EQ(0, l5_stat("rdma_now"));
+		/* the last one comes when the first is closed */
+		if (i == 1)
+			close(s[0]);
+	}
+	EXPECT_NE(was[0], was[1]);
+	EXPECT_EQ(was[0], was[2]);
+	close(s[1]);
+	close(s[2]);
+	l5_mailbox_close(box);
+}
+
 /* The question that was not asked yet was asked all the same. */
 TEST_F_TIMEOUT(found, option_in_time, 120)
 {

@@ -115,7 +115,7 @@ enum l5_transport {
 	X(SILENT,   "silent",	"the peer's host did not answer for RDMA") \
 	X(RDMA,	    "rdma",	"RDMA failed before the connection moved") \
 	X(DENIED,   "denied",	"a rule of the administrator's denies rings") \
-	X(SECURED,  "secured",	"IPsec protects it, which RDMA would go round")
+	X(SECURED,  "secured",	"signed or encrypted on TCP, but not by RDMA")
 
 /**
  * enum l5_reason - see L5_REASONS
@@ -155,7 +155,7 @@ struct l5_info {
  * struct l5_rdma_info - option L5_RDMA_INFO
  * @state: what has become of it, &enum l5_rdma_state
  * @notify: how this end tells of a record: net.l5.rdma_notify when it began,
- *	and what that means for the device as soon as that is known
+ *	and what that means for both hosts' devices as soon as that is known
  * @posts: times that work requests were posted for records
  * @bells: calls of L5_IOC_DOORBELL that posted some
  * @polled: times that the poller thread posted some
@@ -206,6 +206,9 @@ enum l5_rdma_state {
  * L5_NOTIFY_SEND: SENDs, which the receiver's kernel copies into the ring
  * L5_NOTIFY_AUTO: L5_NOTIFY_IMM with a device that is software, whose every
  *	packet costs a CPU more than a completion does, else L5_NOTIFY_TWO
+ *
+ * A way that the receiver's host does not say is safe for it, net.l5.rdma_safe,
+ * is not used, but L5_NOTIFY_IMM.
  */
 #define L5_NOTIFY_TWO		0
 #define L5_NOTIFY_ONE		1
@@ -237,11 +240,12 @@ enum l5_rdma_state {
  * @L5_AREA_TX: data of the ring that this end writes
  * @L5_AREA_RX: data of the ring that it reads
  * @L5_AREA_MAILBOX: of a listening socket: a byte for each accepted connection
- *	that RDMA carries. After each record that it sends to such a connection
- *	the peer's host sets its byte to something but 0; who polls the mailbox
- *	clears the byte, then looks at the ring. Connections have a byte if RDMA
- *	took them after the mailbox was first mapped and while one was free. A
- *	listener that does not answer for RDMA has none.
+ *	that RDMA carries. After each record that comes for such a connection
+ *	its byte is set to something but 0, and so after its end; who polls the
+ *	mailbox clears the byte, then looks at the ring. Connections have a byte
+ *	if RDMA took them after the mailbox was first mapped and while one was
+ *	free, and keep it until they are closed. A listener that does not answer
+ *	for RDMA has none.
  *
  * 7 to 9 will be: region, submission ring, completion ring. Who does not know a
  * kind skips it.

@@ -28,7 +28,7 @@ struct addr addr_parse(const char *text)
 {
 	struct addr a = { .len = 0 };
 	const char *colon;
-	char host[64];
+	char host[64], *scope;
 
 	memset(&a.ss, 0, sizeof(a.ss));
 	if (!strncmp(text, "unix:", 5) || !strncmp(text, "abstract:", 9)) {
@@ -49,6 +49,11 @@ struct addr addr_parse(const char *text)
 		a.in6.sin6_family = AF_INET6;
 		a.in6.sin6_port = htons(atoi(colon + 1));
 		a.len = sizeof(a.in6);
+		scope = strchr(host, '%');
+		if (scope) {
+			*scope = 0;
+			a.in6.sin6_scope_id = if_nametoindex(scope + 1);
+		}
 		if (inet_pton(AF_INET6, host, &a.in6.sin6_addr) != 1)
 			abort();
 	} else {

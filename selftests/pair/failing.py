@@ -3,15 +3,15 @@
 import json
 import time
 
-from machine import SLOW, Failed, Running, collector
+from machine import HERE, SLOW, Failed, Running, collector
 
 CASES = []
 case = collector(CASES)
 
 MOVED = 'moved=15000'
 SETTLED = 'settled=15000'
-# RDMA gives up after some seconds; TCP alone would try for a quarter of an
-# hour. This is the bound that counts as "in bounded time".
+# RDMA gives up after some seconds, where a case wants no more; TCP alone
+# would try for a quarter of an hour. This is the bound that counts as "in bounded time".
 SOON = 45 * SLOW
 ENDS = ('eof', 'shut', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH',
         'ENETDOWN', 'ECONNABORTED', 'ENETUNREACH', 'EIO',
@@ -135,6 +135,8 @@ def hears(t):
 def flaps(t):
     """The link goes and comes back, under random traffic both ways."""
     for m in (t.a, t.b):
+        # whose queue pair rxe breaks cannot tell the other end
+        m.sysctl('rdma_timeout_ms', 7000)
         # IPv6 addresses would go with the link, and with them more than this
         # is about.
         m.sh('echo 1 >/proc/sys/net/ipv6/conf/eth0/keep_addr_on_down')
@@ -160,6 +162,8 @@ def flaps(t):
 @case(200)
 def silent(t):
     """The link stays away: keepalive, or a sender, notices."""
+    for m in (t.a, t.b):
+        m.sysctl('rdma_timeout_ms', 7000)
     keep = ['set=keepalive:1', 'set=idle:1', 'set=intvl:1', 'set=cnt:3']
     ways = ('block', 'et', 'lib')
     waiting = []
@@ -249,8 +253,9 @@ def device(t):
             now = o.stat()
             t.check(c.info().get('reason') in ('silent', 'refused'),
                     f'{m.name}: reason{again}', c.info())
-            t.check(now.get('rdma_asked', -1) - was.get('rdma_asked', 0) ==
-                    (not again), f'{m.name}: asks once{again}', (was, now))
+            t.check(again or now.get('rdma_asked', -1) -
+                    was.get('rdma_asked', 0) == 1, f'{m.name}: asks{again}',
+                    (was, now))
         s, c = t.talk(o, ['accept', 'both=100k', 'info', 'close'],
                       [SETTLED, 'both=100k', 'info', 'close'])
         t.exact(f'{m.name}: a client without a device', s, c, moved=False)
@@ -339,6 +344,31 @@ def lost(t):
     moves(t, 'afterwards')
 
 
+def cuts_late(t, m, *steps):
+    """
+    Two ends, the one at @m reads later, and the other does @steps once it has
+    sent all and had to cut. The question is put off until the other is inside
+    TCP: no cut there.
+    """
+    m.sh(DROP)
+    try:
+        s, port = t.listen(m, ['accept', 'moving=30000', 'say=moving', 'hold',
+                               'get=1m', 'say=got', 'info', 'taken', 'lost=3'],
+                           before=['set=rcvbuf:65536'])
+        c = t.other(m).step('set=sndbuf:65536', f'connect={m.at(port)}',
+                            'say=sends', 'whole=1m', 'put=20k', 'say=put',
+                            'hold', *steps)
+        c.line('sends')
+        # in one call, which the peer's buffer does not let come back
+        time.sleep(SLOW)
+    finally:
+        m.sh(PASS)
+    s.line('moving')
+    # until it, too, is allowed to
+    time.sleep(SLOW)
+    return s, c, port
+
+
 @case(200)
 def uncut(t):
     """
@@ -346,24 +376,7 @@ def uncut(t):
     who reads there TCP carries all of it.
     """
     for m in (t.a, t.b):
-        # The question is put off until the peer is inside TCP: no cut there.
-        m.sh(DROP)
-        try:
-            s, port = t.listen(m, ['accept', 'moving=30000', 'say=moving',
-                                   'hold', 'get=1m', 'say=got', 'info',
-                                   'taken', 'lost=3'],
-                               before=['set=rcvbuf:65536'])
-            c = t.other(m).step('set=sndbuf:65536', f'connect={m.at(port)}',
-                                'say=sends', 'whole=1m', 'put=20k', 'say=put',
-                                'hold')
-            c.line('sends')
-            # in one call, which the peer's buffer does not let come back
-            time.sleep(SLOW)
-        finally:
-            m.sh(PASS)
-        s.line('moving')
-        # until it, too, is allowed to
-        time.sleep(SLOW)
+        s, c, _ = cuts_late(t, m)
 
         def act(s=s, c=c):
             s.tell()
@@ -374,6 +387,27 @@ def uncut(t):
         lose(t, 'bytes after a cut not heard of', m, s, act)
         t.check(s.info().get('rx_cut') == 0, f'{m.name}: not heard of it',
                 repr(s))
+    moves(t, 'afterwards')
+
+
+@case(200)
+def leaves(t):
+    """A peer that does not answer a cut keeps nobody in a call."""
+    for how in ('close', 'shut'):
+        s, c, port = cuts_late(t, t.a, how, 'say=left', 'hold')
+
+        def act(s=s, c=c, how=how, port=port):
+            s.tell()
+            s.line('got')
+            c.line('put')
+            c.tell()
+            c.line('left')
+            now = t.b.sh(f'ss -tnH dport = :{port}')['out']
+            t.check('ESTAB' in now, f'{how}: before TCP is ended', now)
+        lose(t, f'after {how}', t.a, s, act)
+        c.tell()
+        c.finish()
+        t.check(c.code == 0, f'{how}: fine', repr(c))
     moves(t, 'afterwards')
 
 
@@ -420,9 +454,52 @@ def unload(t):
         moves(t, 'with a new rdma_rxe')
 
 
+@case(240)
+def stands(t):
+    """A device that neither does nor fails what it was told."""
+    for m in (t.a, t.b):
+        o = t.other(m)
+        s, port = t.listen(o, ['accept', MOVED, 'pong=5,64', 'say=moved',
+                               'drain'])
+        c = m.step(f'connect={o.at(port)}', MOVED, 'ping=5,64', 'say=moved',
+                   'hold', 'put=5000', 'close')
+        for p in (s, c):
+            p.line('moved')
+        m.sh(f'insmod {HERE}/build/still-$(uname -r)/still.ko')
+        try:
+            c.tell()
+            c.finish(timeout=SOON)
+            t.check(c.code == 0, f'{m.name}: close() comes back', repr(c),
+                    'it hangs')
+            try:
+                # as long as what was sent may take to be acknowledged
+                t.wait(lambda m=m: m.stat()['rdma_now'] == 0, 'its end',
+                       30 + SOON)
+            except Failed:
+                pass
+            good = t.check(m.stat()['rdma_now'] == 0,
+                           f'{m.name}: its queue pair is given back', m.stat(),
+                           'it hangs')
+            if good:
+                r = m.do.shell('rmmod af_l5', timeout=SOON)
+                t.check(r['code'] == 0, f'{m.name}: rmmod', r, 'it hangs')
+        finally:
+            m.sh('rmmod still')
+        s.finish(timeout=SOON)
+        t.check(s.code == 0 and s.json('drain').get('rx_end') != 'eof',
+                f'{o.name}: hears that bytes are lost', repr(s))
+        if good:
+            m.sh('insmod /run/lab/job/af_l5.ko')
+            for k, v in (('rdma_ms', 20000), ('match_ms', 5000)):
+                m.sysctl(k, v)
+            moves(t, f'{m.name}: afterwards', m)
+
+
 @case(150, last=True)
 def death(t):
     """The other machine dies without a word."""
+    for m in (t.a, t.b):
+        m.sysctl('rdma_timeout_ms', 7000)
     keep = ['set=keepalive:1', 'set=idle:1', 'set=intvl:1', 'set=cnt:3']
     waiting = []
     for way in ('block', 'et', 'lib'):

@@ -236,6 +236,7 @@ def first(t):
 @case(180)
 def short(t):
     """Connections that end before the question is answered, or just then."""
+    refused = [m.stat()['rdma_refused'] for m in (t.a, t.b)]
     for m in (t.a, t.b):
         name = f'server {m.name}'
         s, c = t.talk(m, ['30[', 'accept', 'put=1500', 'shut', 'close', ']'],
@@ -294,6 +295,10 @@ def short(t):
                   ['8{', '12[', f'connect={t.b.at(t.ports + 1)}', 'ping=1,100',
                    'shut', 'eof', 'close', ']', '}'], connect='say')
     t.fine('8 at a time', s, c)
+    # None of these says anything of the destination.
+    for m, n in zip((t.a, t.b), refused):
+        t.check(m.stat()['rdma_refused'] == n, f'{m.name}: nobody is refused',
+                m.stat())
     # A process that ends leaves what it sent to the kernel.
     s, c = t.talk(t.a, ['accept', MOVED, 'sleep=1500', 'get=150k', 'eof'],
                   [MOVED, 'put=150k'])
@@ -318,11 +323,13 @@ def plain(t):
     t.check(mid.get('rdma_asked', 0) - before.get('rdma_asked', 0) == 1 and
             mid.get('rdma_refused', 0) - before.get('rdma_refused', 0) == 1,
             'plain server: asked once, refused', mid)
-    s, c = t.talk(t.a, ['accept', 'both=300k', 'info'],
-                  [STAYS, 'both=300k', 'info'], s_before=['plain'], port=port)
-    t.exact('plain server again', s, c, moved=False)
-    t.check(t.b.stat().get('rdma_asked') == mid.get('rdma_asked') and
-            c.info().get('reason') == 'refused',
+    s, c = t.talk(t.a, ['6[', 'accept', 'pong=1,10', 'eof', 'close', ']'],
+                  ['6[', f'connect={t.a.at(port)}', SETTLED, 'ping=1,10',
+                   'tally', 'shut', 'eof', 'close', ']'], s_before=['plain'],
+                  port=port, connect='say')
+    t.fine('plain server again', s, c)
+    t.check(t.b.stat().get('rdma_asked') - mid.get('rdma_asked') < 6 and
+            c.done.get('why_refused') == 6,
             'plain server again: the answer is remembered', t.b.stat())
     t.b.sysctl('rdma_memo_s', 1)
     port = t.port()
@@ -458,6 +465,8 @@ def notify(t):
                     m.sysctl('rdma_poll', poll)
                     m.sysctl('rdma_chain', chain)
                     m.sysctl('rdma_notify', n)
+                    # which includes what no device is known to be safe for
+                    m.sysctl('rdma_safe', 15)
                 # who is sent records of one WRITE cannot map them
                 run(f'notify {n}, chain {chain}, poll {poll}',
                     not chain and n != 1)
@@ -467,6 +476,130 @@ def notify(t):
         t.a.sysctl('rdma_notify', na)
         t.b.sysctl('rdma_notify', nb)
         run(f'notify {na} and {nb}')
+
+
+TWO, ONE, IMM, SEND, AUTO = range(5)
+
+
+@case(200)
+def order(t):
+    """Each end publishes as the other has stated to be safe."""
+    # what the sender would like, net.l5.rdma_safe of the receiver, what is used
+    for wish, safe, used in ((TWO, 0, TWO), (TWO, 12, IMM), (ONE, 0, IMM),
+                             (ONE, 13, IMM), (ONE, 2, ONE), (SEND, 4, IMM),
+                             (SEND, 0, SEND), (AUTO, 0, IMM)):
+        for m in (t.a, t.b):
+            o = t.other(m)
+            m.sysctl('rdma_notify', wish)
+            m.sysctl('rdma_safe', 0)
+            o.sysctl('rdma_safe', safe)
+            # who receives and asked takes bytes by SEND only if it sends them
+            o.sysctl('rdma_notify', wish if o is t.b else IMM)
+            s, c = t.talk(t.a, ['accept', MOVED, 'pong=8,3000', 'both=100k',
+                                'info'],
+                          [MOVED, 'ping=8,3000', 'both=100k', 'info'])
+            name = f'{m.name} would {wish}, safe {safe}'
+            t.exact(name, s, c)
+            got = (s if m is t.a else c).info().get('notify')
+            t.check(got == used, f'{name}: by {used}', (got, s, c))
+    t.a.sysctl('rdma_notify', SEND)
+    t.b.sysctl('rdma_notify', IMM)
+    s, c = t.talk(t.a, ['accept', MOVED, 'both=100k', 'info'],
+                  [MOVED, 'both=100k', 'info'])
+    t.exact('no room for a SEND', s, c)
+    t.check(s.info().get('notify') == IMM, 'no room for a SEND: none', s)
+
+
+# A message of the connection manager's that says the answer has come, RTU; and
+# what belongs to any other queue pair.
+RTU = '@th,104,24 1 @th,352,16 0x14'
+DATA = '@th,104,24 != 1'
+
+
+def drop(m, what):
+    """Nothing of the kind comes to the machine by RDMA, until passes()."""
+    m.sh('nft add table ip l5_drop && nft add chain ip l5_drop in '
+         '"{ type filter hook input priority 0; }" && nft add rule ip l5_drop '
+         f'in udp dport 4791 {what} counter drop')
+
+
+def passes(m):
+    """How many did not come?"""
+    out = m.sh('nft list table ip l5_drop; nft delete table ip l5_drop')['out']
+    return int(out.partition('counter packets ')[2].split()[0])
+
+
+@case(90)
+def early(t):
+    """The server hears the client before, and never, that it has the answer."""
+    for m in (t.a, t.b):
+        drop(m, RTU)
+        try:
+            s, c = t.talk(m, ['accept', MOVED, 'both=100k', 'info'],
+                          [MOVED, 'both=100k', 'info'])
+        finally:
+            lost = passes(m)
+        t.exact(f'server {m.name}', s, c)
+        t.check(lost, f'server {m.name}: the word was lost', lost)
+    # Ends that come just when it does; all is given back at once.
+    drop(t.a, RTU)
+    try:
+        s, port = t.listen(t.a, ['5{', '40[', 'accept', 'eof', 'close', ']',
+                                 '}'])
+        steps = []
+        for n in range(40):
+            steps += [f'connect={t.a.at(port)}', f'sleep={10 + 2 * n}',
+                      'close']
+        c = t.b.step('5{', *steps, '}').finish()
+        s.finish()
+        t.fine('they end when they are heard', s, c)
+        # what keeps an id of the connection manager's does so for a minute
+        try:
+            t.wait(lambda: not t.a.resources().get('cm_id'), 'ids', 30 * SLOW)
+            good = True
+        except Failed:
+            good = False
+    finally:
+        lost = passes(t.a)
+    t.check(good and lost, 'which leaves nothing', (t.a.resources(), lost))
+
+
+@case(120)
+def unused(t):
+    """RDMA that fails when both have made their rings leaves nothing."""
+    for m in (t.a, t.b):
+        m.sysctl('rdma_memo_s', 0)
+        m.sysctl('rdma_timeout_ms', 1000)
+        drop(m, DATA)
+    try:
+        s, port = t.listen(t.a, ['accept', 'settled=40000', 'say=settled',
+                                 'hold', 'both=100k', 'info'])
+        # it calls nothing that would look whether there is something to free
+        c = t.b.step(f'start={t.a.at(port)}', 'settled=40000', 'say=settled',
+                     'hold', 'both=100k', 'info')
+        for p in (s, c):
+            p.line('settled')
+        lost = [passes(m) for m in (t.a, t.b)]
+    except Exception:
+        for m in (t.a, t.b):
+            m.sh('nft delete table ip l5_drop', check=False)
+        raise
+    t.check(all(lost), 'what was said is lost', lost)
+
+    def nothing(m):
+        now = m.stat()
+        return not any(now[k] for k in ('rdma_now', 'rings_kb', 'reserved_kb'))
+    for m in (t.a, t.b):
+        try:
+            t.wait(lambda m=m: nothing(m), 'nothing', 20 * SLOW)
+        except Failed:
+            pass
+        t.check(nothing(m), f'{m.name}: all is given back', m.stat())
+    for p in (s, c):
+        p.tell()
+        p.finish()
+    t.exact('bytes', s, c, moved=False)
+    t.check(c.info().get('reason') == 'rdma', 'reason', c.info())
 
 
 @case(120)
@@ -763,64 +896,6 @@ def relays(t):
     s, c = t.talk(t.a, ['accept', MOVED, 'both=50k', 'info', 'close'],
                   [MOVED, 'both=50k', 'info', 'close'])
     t.exact('and one afterwards', s, c)
-
-
-IPSEC = '''
-modprobe -a esp4 xfrm_user gcm seqiv
-for d in '1 2 0x100' '2 1 0x101'; do
-        set -- $d
-        ip xfrm state add src 10.5.0.$1 dst 10.5.0.$2 proto esp spi $3 \\
-                mode transport aead 'rfc4106(gcm(aes))' \\
-                0x0102030405060708090a0b0c0d0e0f1011121314 128
-done
-'''
-
-
-def policy(m, o, way, port):
-    """What leaves, or arrives, of a connection to a port is to be ESP."""
-    src, dst = (m, o) if way == 'out' else (o, m)
-    for end in ('sport', 'dport'):
-        m.sh(f'ip xfrm policy add src {src.address} dst {dst.address} '
-             f'proto tcp {end} {port} dir {way} tmpl src {src.address} '
-             f'dst {dst.address} proto esp mode transport')
-
-
-@case(150)
-def ipsec(t):
-    """What IPsec protects does not leave the host by RDMA."""
-    def talk(name, port, moved, reasons=()):
-        s, c = t.talk(t.a, ['accept', *[MOVED] * moved, 'both=50k', 'info'],
-                      [MOVED if moved else SETTLED, 'both=50k', 'info'],
-                      port=port)
-        t.exact(name, s, c, moved=moved)
-        if reasons:
-            t.check(c.info().get('reason') in reasons, f'{name}: reason',
-                    c.info())
-
-    port = t.port()
-    try:
-        for m in (t.a, t.b):
-            m.sh(IPSEC)
-            policy(m, t.other(m), 'out', port)
-        talk('a policy at both', port, False, ['secured'])
-        talk('not for this port', t.port(), True)
-        for m in (t.a, t.b):
-            policy(m, t.other(m), 'in', port)
-        talk('a policy for what arrives', port, False, ['secured'])
-        # whatever one end asks for, the other goes without
-        for m, reasons in ((t.a, ['secured']), (t.b, ['refused', 'silent',
-                                                      'rdma'])):
-            port = t.port()
-            t.b.sysctl('rdma_ms', 3000)
-            m.sh('ip xfrm policy flush')
-            o = t.other(m)
-            o.sh('ip xfrm policy flush')
-            policy(o, m, 'in', 1)
-            talk(f'a policy of {o.name} alone', port, False, reasons)
-    finally:
-        for m in (t.a, t.b):
-            m.sh('ip xfrm policy flush; ip xfrm state flush', check=False)
-    talk('and without', t.port(), True)
 
 
 @case(120)

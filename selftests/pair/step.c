@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/xfrm.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -87,8 +88,16 @@ struct setting {
 	int level, name, value;
 };
 
+/* What has the packets of a connection signed or encrypted, see guard(). */
+struct guard {
+	char what[8];
+	char peer[64];
+};
+
 struct end {
 	bool plain;
+	struct guard guard[4];
+	int nguard;
 	int listener;
 	int fd;
 	bool server;
@@ -744,6 +753,7 @@ static const struct {
 	{ "cnt", IPPROTO_TCP, TCP_KEEPCNT },
 	{ "nodelay", IPPROTO_TCP, TCP_NODELAY },
 	{ "user_timeout", IPPROTO_TCP, TCP_USER_TIMEOUT },
+	{ "v6only", IPPROTO_IPV6, IPV6_V6ONLY },
 };
 
 static void set(struct end *e, const char *v)
@@ -762,6 +772,80 @@ static void set(struct end *e, const char *v)
 	die(e, "no such option");
 }
 
+static int set_key(int fd, const char *peer)
+{
+	struct tcp_md5sig key = { .tcpm_keylen = 6, .tcpm_key = "secret" };
+	struct addr a = addr_parse(peer);
+
+	memcpy(&key.tcpm_addr, &a.ss, sizeof(a.ss));
+	return setsockopt(fd, IPPROTO_TCP, TCP_MD5SIG, &key, sizeof(key));
+}
+
+/* ESP, by whatever keys there are */
+static int set_policy(int fd, const char *peer, int dir)
+{
+	struct addr a = addr_parse(peer);
+	bool six = a.sa.sa_family == AF_INET6;
+	struct {
+		struct xfrm_userpolicy_info info;
+		struct xfrm_user_tmpl tmpl;
+	} p = {
+		.info = {
+			.sel.family = a.sa.sa_family,
+			.lft = {
+				.soft_byte_limit = XFRM_INF,
+				.hard_byte_limit = XFRM_INF,
+				.soft_packet_limit = XFRM_INF,
+				.hard_packet_limit = XFRM_INF,
+			},
+			.dir = dir,
+			.action = XFRM_POLICY_ALLOW,
+		},
+		.tmpl = {
+			.id.proto = IPPROTO_ESP,
+			.family = a.sa.sa_family,
+			.mode = XFRM_MODE_TRANSPORT,
+			.aalgos = ~0U,
+			.ealgos = ~0U,
+			.calgos = ~0U,
+		},
+	};
+
+	return setsockopt(fd, six ? SOL_IPV6 : SOL_IP,
+			  six ? IPV6_XFRM_POLICY : IP_XFRM_POLICY, &p,
+			  sizeof(p));
+}
+
+/* key: TCP_MD5SIG; in, out: a policy of the socket's own. 0 or -1, errno. */
+static int guard(struct end *e, int fd, const struct guard *g)
+{
+	if (!strcmp(g->what, "key"))
+		return set_key(fd, g->peer);
+	if (!strcmp(g->what, "in"))
+		return set_policy(fd, g->peer, XFRM_POLICY_IN);
+	if (!strcmp(g->what, "out"))
+		return set_policy(fd, g->peer, XFRM_POLICY_OUT);
+	die(e, "no such guard");
+}
+
+static struct guard guard_parse(const struct end *e, const char *v)
+{
+	struct guard g = { };
+
+	if (!v || sscanf(v, "%7[^,],%63s", g.what, g.peer) != 2)
+		die(e, "what, and for which peer?");
+	return g;
+}
+
+/* Of a connection: what comes of it. */
+static void guard_now(struct end *e, const char *v)
+{
+	struct guard g = guard_parse(e, v);
+	int err = guard(e, e->fd, &g) ? errno : 0;
+
+	say("{\"guard\": \"%s\", \"err\": \"%s\"}", g.what, name_of(err));
+}
+
 /* A socket with all that was set. */
 static int make(struct end *e, const struct addr *a)
 {
@@ -775,6 +859,10 @@ static int make(struct end *e, const struct addr *a)
 			       &e->set[i].value, sizeof(int)) && !e->plain)
 			die(e, "setsockopt %#x %d: %s", e->set[i].level,
 			    e->set[i].name, name_of(errno));
+	for (i = 0; i < e->nguard; i++)
+		if (guard(e, fd, &e->guard[i]))
+			die(e, "guard %s: %s", e->guard[i].what,
+			    name_of(errno));
 	return fd;
 }
 
@@ -1079,6 +1167,8 @@ static bool step_before(struct end *e, const char *s)
 		e->plain = false;
 	else if (is(s, "set", &v))
 		set(e, v);
+	else if (is(s, "guard", &v) && e->nguard < (int)ARRAY_SIZE(e->guard))
+		e->guard[e->nguard++] = guard_parse(e, v);
 	else if (is(s, "unset", &v))
 		e->nset = 0;
 	else if (is(s, "way", &v))
@@ -1238,6 +1328,8 @@ static void do_step(struct end *e, const char *s)
 		settled(e, v);
 	} else if (is(s, "info", &v)) {
 		info(e, v);
+	} else if (is(s, "guardnow", &v)) {
+		guard_now(e, v);
 	} else if (is(s, "tally", &v)) {
 		count(e);
 	} else if (is(s, "mailbox", &v)) {

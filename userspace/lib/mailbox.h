@@ -10,7 +10,10 @@
  *   WRITE byte = not 0           (CC)       FULL BARRIER
  *                                           LOAD header of the record
  *
- *   CC pairs with BB: a queue pair's WRITEs take effect in their order. If the
+ *   CC pairs with BB: a queue pair's WRITEs take effect in their order with a
+ *     device for which the peer was told so (kmod/order.c); else, and for the
+ *     end of a connection (AR, kmod/mailbox.c), it is this host's kernel that
+ *     sets the byte, by a store that releases what is before it. If the
  *     exchange took the byte away the record is there for who looks next. If
  *     the header is not there yet, then the byte is set after it was cleared,
  *     and stays. The other way about, header first, it would be lost.

@@ -86,7 +86,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 #define INTRO_DOC "Administer AF_L5: list its sockets, deny rings, end connections, unload the module."
-#define WHO_DOC "WHO is 'all', 'uid N', 'uid N-M' or 'cgroup PATH'; to revoke also 'inode N' (see list) or 'sockets': listeners, and connections without rings, too."
+#define WHO_DOC "WHO is 'all', 'uid N', 'uid N-M' or 'cgroup PATH'; to deny also 'rdma' and one of these, 'rdma dev NAME' or 'rdma net ADDRESS/BITS': no RDMA for them; to revoke also 'inode N' (see list) or 'sockets': listeners, and connections without rings, too."
 
 static const struct argp argp = {
 	.options = options,
