@@ -42,8 +42,8 @@ static const char *const outro =
 "| the last packet is lost | it is sent again after some 200 ms | after a "
 "seventh of that, 1 s |\n"
 "| close() or shutdown() while the connection moves and the peer is away | "
-"bytes and FIN follow when it is back | waits for half of that, 5 to 15 s, "
-"then a reset |\n";
+"bytes and FIN follow when it is back | a reset after half of that, 5 to 15 s; "
+"close() with SO_LINGER waits for it |\n";
 
 static void cell(FILE *f, const char *s)
 {
