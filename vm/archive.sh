@@ -40,7 +40,7 @@ get_unpacked() {	# name
 		locked "$CACHE/kernel-$1.lock" fetch "$1"
 		status=$?
 		[ $status -eq "$EX_OFFLINE" ] &&
-			say "kernel $1: the mirror cannot be reached or does not have it" &&
+			say "$1: the mirror cannot be reached or does not have it" &&
 			exit "$EX_OFFLINE"
 		[ $status -eq 0 ] || die "no kernel $1: see $DIR/log"
 	fi
