@@ -95,11 +95,44 @@ struct sock *unix_peer_get(struct sock *sk);
 #define L5_ITER_SOURCE		WRITE
 #endif
 
-/* SO_PASSCRED and SO_PASSSEC were flags of the socket until 6.16 */
+/*
+ * What SO_PASSCRED and its like have set was in flags of the socket until 6.15.
+ * Since then it shares a byte with an option of TCP, and SO_PASSRIGHTS, which
+ * is set from the start, is in there as well.
+ */
 #ifdef SOCK_PASSCRED
-#define L5_PASS_FLAGS		(BIT(SOCK_PASSCRED) | BIT(SOCK_PASSSEC))
+#ifdef SOCK_PASSPIDFD
+#define L5_PASS_FLAGS							\
+	(BIT(SOCK_PASSCRED) | BIT(SOCK_PASSSEC) | BIT(SOCK_PASSPIDFD))
 #else
-#define L5_PASS_FLAGS		0UL
+#define L5_PASS_FLAGS		(BIT(SOCK_PASSCRED) | BIT(SOCK_PASSSEC))
+#endif
+
+static inline void l5_pass_copy(struct socket *to, const struct socket *from)
+{
+	set_mask_bits(&to->flags, L5_PASS_FLAGS,
+		      READ_ONCE(from->flags) & L5_PASS_FLAGS);
+}
+
+/* Does a receiver of AF_UNIX ask who it was that sent? */
+static inline bool l5_pass_sender(const struct socket *sock)
+{
+	return READ_ONCE(sock->flags) & L5_PASS_FLAGS;
+}
+#else
+static inline void l5_pass_copy(struct socket *to, const struct socket *from)
+{
+	WRITE_ONCE(to->sk->sk_scm_recv_flags,
+		   READ_ONCE(from->sk->sk_scm_recv_flags));
+}
+
+static inline bool l5_pass_sender(const struct socket *sock)
+{
+	const struct sock *sk = sock->sk;
+
+	return sk->sk_scm_credentials || sk->sk_scm_security ||
+	       sk->sk_scm_pidfd;
+}
 #endif
 
 #if L5_KERNEL(6, 16)
