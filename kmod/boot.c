@@ -134,7 +134,7 @@ enum l5_reason l5_why_not(const struct l5_sock *l5)
 	if (READ_ONCE(l5->force) == L5_TRANSPORT_BASE)
 		return L5_REASON_FORCED;
 	/* credentials come with AF_UNIX's own messages */
-	if (READ_ONCE(l5->boot->flags) & L5_PASS_FLAGS)
+	if (l5->proto == L5PROTO_UNIX && l5_pass_sender(l5->boot))
 		return L5_REASON_OPTION;
 	return READ_ONCE(l5->nopair);
 }

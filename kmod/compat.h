@@ -12,10 +12,12 @@
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/net.h>
+#include <linux/poll.h>
 #include <linux/skbuff.h>
 #include <linux/sysctl.h>
 #include <linux/timer.h>
 #include <linux/version.h>
+#include <net/af_unix.h>
 #include <net/sock.h>
 
 #define L5_KERNEL(a, b)	(LINUX_VERSION_CODE >= KERNEL_VERSION(a, b, 0))
@@ -31,11 +33,34 @@
 #define TCP_AO_INFO		40
 #endif
 
-/* bind() and connect() take a type of their own since 7.0 */
+/* bind() and connect() take a type of their own in newer kernels */
 #ifdef L5_HAVE_SOCKADDR_UNSIZED
 #define l5_sockaddr	sockaddr_unsized
 #else
 #define l5_sockaddr	sockaddr
+#endif
+
+/*
+ * What AF_UNIX keeps in a message went to a header of its own, which modules do
+ * not see. The layout is the kernel's, not ours to choose: selftests/kernels
+ * compares the two. The name counts where the layout is randomized.
+ */
+#ifndef UNIXCB
+struct unix_skb_parms {
+	struct pid		*pid;
+	kuid_t			uid;
+	kgid_t			gid;
+	struct scm_fp_list	*fp;
+#ifdef CONFIG_SECURITY_NETWORK
+	u32			secid;
+#endif
+	u32			consumed;
+} __randomize_layout;
+
+#define UNIXCB(skb)	(*(struct unix_skb_parms *)&((skb)->cb))
+
+/* still exported */
+struct sock *unix_peer_get(struct sock *sk);
 #endif
 
 /* accept(): the arguments became a structure in 6.10 */
@@ -70,11 +95,44 @@
 #define L5_ITER_SOURCE		WRITE
 #endif
 
-/* SO_PASSCRED and SO_PASSSEC were flags of the socket until 6.16 */
+/*
+ * What SO_PASSCRED and its like have set was in flags of the socket until 6.15.
+ * Since then it shares a byte with an option of TCP, and SO_PASSRIGHTS, which
+ * is set from the start, is in there as well.
+ */
 #ifdef SOCK_PASSCRED
-#define L5_PASS_FLAGS		(BIT(SOCK_PASSCRED) | BIT(SOCK_PASSSEC))
+#ifdef SOCK_PASSPIDFD
+#define L5_PASS_FLAGS							\
+	(BIT(SOCK_PASSCRED) | BIT(SOCK_PASSSEC) | BIT(SOCK_PASSPIDFD))
 #else
-#define L5_PASS_FLAGS		0UL
+#define L5_PASS_FLAGS		(BIT(SOCK_PASSCRED) | BIT(SOCK_PASSSEC))
+#endif
+
+static inline void l5_pass_copy(struct socket *to, const struct socket *from)
+{
+	set_mask_bits(&to->flags, L5_PASS_FLAGS,
+		      READ_ONCE(from->flags) & L5_PASS_FLAGS);
+}
+
+/* Does a receiver of AF_UNIX ask who it was that sent? */
+static inline bool l5_pass_sender(const struct socket *sock)
+{
+	return READ_ONCE(sock->flags) & L5_PASS_FLAGS;
+}
+#else
+static inline void l5_pass_copy(struct socket *to, const struct socket *from)
+{
+	WRITE_ONCE(to->sk->sk_scm_recv_flags,
+		   READ_ONCE(from->sk->sk_scm_recv_flags));
+}
+
+static inline bool l5_pass_sender(const struct socket *sock)
+{
+	const struct sock *sk = sock->sk;
+
+	return sk->sk_scm_credentials || sk->sk_scm_security ||
+	       sk->sk_scm_pidfd;
+}
 #endif
 
 #if L5_KERNEL(6, 16)
@@ -140,11 +198,27 @@ static inline void l5_memcg_drop(struct sock *sk)
 }
 
 /* who asks for a socket's inode looks here since 6.17 */
-static inline void l5_sk_set_ino(struct sock *sk, unsigned long ino)
+static inline void l5_sk_set_ino(struct sock *sk, u64 ino)
 {
 #if L5_KERNEL(6, 17)
 	WRITE_ONCE(sk->sk_ino, ino);
 #endif
+}
+
+/* the user that a socket belongs to */
+static inline kuid_t l5_sk_uid(struct sock *sk)
+{
+#if L5_KERNEL(6, 17)
+	return sk_uid(sk);
+#else
+	return sock_i_uid(sk);
+#endif
+}
+
+/* Does poll() only ask? poll_does_not_wait() is gone in newer kernels. */
+static inline bool l5_poll_asks(const poll_table *wait)
+{
+	return !wait || !wait->_qproc;
 }
 
 /* SO_DEVMEM_DONTNEED looks here since 6.12 */

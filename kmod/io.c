@@ -1061,8 +1061,7 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 	if (READ_ONCE(l5->sk.sk_err))
 		mask |= EPOLLERR;
 	readable = l5_poll_readable(l5);
-	if (!readable && in && poll_does_not_wait(wait) &&
-	    !(mask & EPOLLRDHUP)) {
+	if (!readable && in && l5_poll_asks(wait) && !(mask & EPOLLRDHUP)) {
 		l5_poll_spin(l5, file);
 		readable = l5_poll_readable(l5);
 	}

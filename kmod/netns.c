@@ -428,9 +428,9 @@ static int l5_seq_show(struct seq_file *seq, void *v)
 		tx_size = own->size;
 		rx_size = peer->size;
 	}
-	seq_printf(seq, "%lu %u %s %s %s %s %u %u %u %u",
-		   sock_i_ino(&l5->sk),
-		   from_kuid_munged(seq_user_ns(seq), sock_i_uid(&l5->sk)),
+	seq_printf(seq, "%llu %u %s %s %s %s %u %u %u %u",
+		   (u64)sock_i_ino(&l5->sk),
+		   from_kuid_munged(seq_user_ns(seq), l5_sk_uid(&l5->sk)),
 		   protos[l5->proto], states[state], transport,
 		   l5_reason_names[READ_ONCE(l5->reason)],
 		   tx, tx_size, rx, rx_size);

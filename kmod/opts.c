@@ -98,9 +98,7 @@ void l5_opts_push(struct l5_sock *l5)
 	struct l5_opts new;
 
 	if (l5->proto == L5PROTO_UNIX && l5->sk.sk_socket)
-		set_mask_bits(&l5->boot->flags, L5_PASS_FLAGS,
-			      READ_ONCE(l5->sk.sk_socket->flags) &
-			      L5_PASS_FLAGS);
+		l5_pass_copy(l5->boot, l5->sk.sk_socket);
 	l5_opts_read(&l5->sk, &new);
 	/* who changes them at this moment has what it was told, too */
 	if (likely(!data_race(memcmp(&new, &l5->opts, sizeof(new)))))
@@ -211,8 +209,7 @@ void l5_opts_inherit(struct l5_sock *l5, const struct l5_sock *listener)
 	l5->rdma_want = READ_ONCE(listener->rdma_want);
 	l5->sk.sk_txrehash = l5->boot->sk->sk_txrehash;
 	if (l5->proto == L5PROTO_UNIX)
-		set_mask_bits(&l5->sk.sk_socket->flags, L5_PASS_FLAGS,
-			      READ_ONCE(l5->boot->flags) & L5_PASS_FLAGS);
+		l5_pass_copy(l5->sk.sk_socket, l5->boot);
 	l5_opts_read(&l5->sk, &l5->opts);
 	l5_opts_pull(l5);
 }

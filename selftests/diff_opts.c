@@ -8,6 +8,9 @@
 #ifndef IP_PROTOCOL
 #define IP_PROTOCOL	52
 #endif
+#ifndef SO_PASSPIDFD
+#define SO_PASSPIDFD	76
+#endif
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD	77
 #endif
@@ -152,7 +155,8 @@ static const struct setting settings[] = {
 	{ SOL_SOCKET, SO_OOBINLINE, 1 }, { SOL_SOCKET, SO_NO_CHECK, 1 },
 	{ SOL_SOCKET, SO_PRIORITY, 3 }, { SOL_SOCKET, SO_PRIORITY, 99 },
 	{ SOL_SOCKET, SO_REUSEPORT, 1 }, { SOL_SOCKET, SO_PASSCRED, 1 },
-	{ SOL_SOCKET, SO_PASSCRED, 0 }, { SOL_SOCKET, SO_PEERCRED, 1 },
+	{ SOL_SOCKET, SO_PASSCRED, 0 }, { SOL_SOCKET, SO_PASSPIDFD, 1 },
+	{ SOL_SOCKET, SO_PASSPIDFD, 0 }, { SOL_SOCKET, SO_PEERCRED, 1 },
 	{ SOL_SOCKET, SO_RCVLOWAT, 0 }, { SOL_SOCKET, SO_RCVLOWAT, 100 },
 	{ SOL_SOCKET, SO_RCVLOWAT, -5 }, { SOL_SOCKET, SO_RCVLOWAT, 1 },
 	{ SOL_SOCKET, SO_SNDLOWAT, 1 }, { SOL_SOCKET, SO_TIMESTAMP, 1 },
@@ -261,6 +265,17 @@ SCENARIO(set_connected)
 	R(recv(c->a, buf, 9, 0));
 }
 
+/* Is the receiver told who sent? Kernels before 6.5 know no SO_PASSPIDFD. */
+static bool passes_sender(int fd, const struct setting *x)
+{
+	socklen_t len = sizeof(int);
+	int on = 0;
+
+	return x->level == SOL_SOCKET &&
+	       (x->opt == SO_PASSCRED || x->opt == SO_PASSPIDFD) &&
+	       !getsockopt(fd, SOL_SOCKET, x->opt, &on, &len) && on;
+}
+
 /* One at a time, so that each has all of a fresh connection to spoil. */
 static void each_before_connect(struct ctx *c, bool client)
 {
@@ -307,8 +322,8 @@ static void each_before_connect(struct ctx *c, bool client)
 		log_ret(c, label, connect(s, SA(&c->la), c->la.len));
 		a = OK(accept(l, NULL, NULL));
 		/* A ring does not say who wrote: it is not used then. */
-		c->v = is_unix(c) && x->level == SOL_SOCKET &&
-		       x->opt == SO_PASSCRED && x->value ? &base : normal;
+		c->v = is_unix(c) && passes_sender(client ? s : l, x) ?
+		       &base : normal;
 		check_transport(c, s, false);
 		check_transport(c, a, true);
 		c->v = normal;

@@ -11,6 +11,7 @@ CACHE=${AF_L5_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/af_l5}
 ME=${0##*/}
 
 # Exit codes of the lab itself; everything else is the command's own.
+EX_OFFLINE=69	# what it needs is not here, and the mirror does not give it
 EX_SPLAT=70	# the kernel printed a splat
 EX_TIMEOUT=124	# as timeout(1)
 EX_LAB=125	# the lab could not do its work
