@@ -12,6 +12,8 @@ PREFIX	?= /usr/local
 DKMS	?= dkms
 SRCTREE	?= /usr/src
 T	?=
+# of the checks that take long: leave out what has passed on the same tree
+RESUME	?=
 
 SUBDIRS	:= userspace bench
 
@@ -61,11 +63,11 @@ model: deps-test			## the protocol's models, with spin
 
 check-debug: deps-test all		## kernel tests on a debug kernel
 	vm/kernel debug
-	selftests/run --kernel debug $(T)
+	selftests/check debug $(if $(RESUME),--resume) $(T)
 
 check-races: deps-test all		## kernel tests, looking for data races
 	vm/kernel kcsan
-	selftests/run --kernel kcsan $(T)
+	selftests/check races $(if $(RESUME),--resume) $(T)
 
 bench: deps-lab all			## all figures, into bench/out
 	bench/demo --all
