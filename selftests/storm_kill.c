@@ -440,6 +440,7 @@ TEST_F_TIMEOUT(storm, kill, 7200)
 {
 	int64_t end = l5_now_ms() + setting("L5_SECONDS", 20) * 1000;
 	long long violations = l5_stat("violations");
+	long long shm = l5_stat("conn_shm"), base = l5_stat("conn_base");
 	struct storm *s = &self->s;
 	struct count *n = &s->n;
 	int i, k, alive;
@@ -464,6 +465,10 @@ TEST_F_TIMEOUT(storm, kill, 7200)
 	EXPECT_LT(0, n->talked);
 	if (kind == END_TCP)
 		return;
+	shm = l5_stat("conn_shm") - shm;
+	base = l5_stat("conn_base") - base;
+	TH_LOG("%lld ends on rings, %lld not", shm, base);
+	EXPECT_LT(base, shm);
 	EXPECT_TRUE(end_stat_reaches("pairs", 0));
 	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
 	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
