@@ -12,6 +12,8 @@ PREFIX	?= /usr/local
 DKMS	?= dkms
 SRCTREE	?= /usr/src
 T	?=
+# of the checks that take long: leave out what has passed on the same tree
+RESUME	?=
 
 SUBDIRS	:= userspace bench
 
@@ -48,7 +50,7 @@ uninstall:				## undo that, whichever way it was
 INSTALL_ENV = KVER="$(KVER)" KDIR="$(KDIR)" MAKE="$(MAKE)" \
 	DESTDIR="$(DESTDIR)" SRCTREE="$(SRCTREE)"
 
-demo check check-debug check-races bench lint: KVER = $(LAB_KVER)
+demo check check-debug check-races check-long bench lint: KVER = $(LAB_KVER)
 
 demo: deps-lab all			## real programs over AF_L5, beside TCP
 	bench/demo
@@ -61,11 +63,15 @@ model: deps-test			## the protocol's models, with spin
 
 check-debug: deps-test all		## kernel tests on a debug kernel
 	vm/kernel debug
-	selftests/run --kernel debug $(T)
+	selftests/check debug $(if $(RESUME),--resume) $(T)
 
 check-races: deps-test all		## kernel tests, looking for data races
 	vm/kernel kcsan
-	selftests/run --kernel kcsan $(T)
+	selftests/check races $(if $(RESUME),--resume) $(T)
+
+check-long: deps-test all		## what takes hours, before a release
+	vm/kernel debug
+	selftests/check long $(if $(RESUME),--resume) $(T)
 
 bench: deps-lab all			## all figures, into bench/out
 	bench/demo --all
@@ -93,4 +99,5 @@ deps-lint:
 	@vm/deps $(DEPS_LINT)
 
 .PHONY: all module tools install uninstall demo check model check-debug \
-	check-races bench lint clean help deps-build deps-lab deps-test deps-lint
+	check-races check-long bench lint clean help deps-build deps-lab \
+	deps-test deps-lint

@@ -774,11 +774,26 @@ static uint64_t hostile_word(uint64_t *seed, uint32_t size, uint64_t position)
 	}
 }
 
+/* More of it than two seconds, and other words: see long/ring. */
+static uint64_t hostile_number(const char *name, uint64_t none)
+{
+	const char *s = getenv(name);
+
+	return s ? strtoull(s, NULL, 0) : none;
+}
+
+static uint64_t hostile_seed(uint64_t own)
+{
+	uint64_t seed = own ^ hostile_number("L5_SEED", 0);
+
+	return seed ? seed : own;
+}
+
 static void *hostile_producer(void *arg)
 {
 	struct hostile *h = arg;
 	uint32_t size = h->r.prod.size;
-	uint64_t seed = 31337;
+	uint64_t seed = hostile_seed(31337);
 
 	while (!__atomic_load_n(&h->stop, __ATOMIC_RELAXED)) {
 		uint64_t pos = __atomic_load_n(&h->position, __ATOMIC_RELAXED);
@@ -798,12 +813,39 @@ static void *hostile_producer(void *arg)
 	return NULL;
 }
 
-/* Its two seconds; on a busy machine until it was about something. */
-static bool hostile_goes_on(double end, bool enough)
-{
-	double now = ring_now();
+/* So long, or so many operations, and until it was about something. */
+struct hostile_until {
+	double end;
+	uint64_t ops;
+	uint64_t done;
+};
 
-	return now < end || (!enough && now < end + 60);
+static struct hostile_until hostile_until(void)
+{
+	return (struct hostile_until){
+		.end = ring_now() + 2,
+		.ops = hostile_number("L5_OPS", 0),
+	};
+}
+
+static bool hostile_goes_on(struct hostile_until *u, bool enough)
+{
+	double now;
+
+	if (u->ops && u->done < u->ops) {
+		u->done++;
+		return true;
+	}
+	now = ring_now();
+	if ((u->ops || now >= u->end) && (enough || now >= u->end + 60))
+		return false;
+	u->done++;
+	return true;
+}
+
+static void hostile_done(struct __test_metadata *_metadata, uint64_t done)
+{
+	TH_LOG("%llu operations", (unsigned long long)done);
 }
 
 TEST_F_TIMEOUT(ring, hostile_producer, 120)
@@ -813,16 +855,16 @@ TEST_F_TIMEOUT(ring, hostile_producer, 120)
 	struct l5_cons c = { .size = 4096 };
 	const uint32_t max = l5_rec_max(4096);
 	uint8_t scratch[4096];
-	uint64_t seed = 5;
+	uint64_t seed = hostile_seed(5);
+	struct hostile_until until;
 	pthread_t t;
-	double end;
 
 	if (TSAN_BUILD)
 		SKIP(return, "races on payload are what the peer does here");
 	ring_new(&h.r, c.size, self->mirror);
 	ASSERT_EQ(0, pthread_create(&t, NULL, hostile_producer, &h));
-	end = ring_now() + 2;
-	while (hostile_goes_on(end, records > 1000 && violations > 1000)) {
+	until = hostile_until();
+	while (hostile_goes_on(&until, records > 1000 && violations > 1000)) {
 		uint64_t head = c.head;
 		int ret = l5_cons_peek(&c, ring_slot(&h.r.cons, c.head));
 		uint32_t n;
@@ -859,6 +901,7 @@ TEST_F_TIMEOUT(ring, hostile_producer, 120)
 	TH_LOG("%llu scribbles: %llu records, %llu violations, %llu times nothing",
 	       (unsigned long long)h.scribbles, (unsigned long long)records,
 	       (unsigned long long)violations, (unsigned long long)none);
+	hostile_done(_metadata, until.done);
 	EXPECT_LT(1000, records);
 	EXPECT_LT(1000, violations);
 	ring_free(&h.r);
@@ -868,12 +911,13 @@ TEST_F_TIMEOUT(ring, hostile_producer, 120)
 TEST_F_TIMEOUT(ring, hostile_words, 120)
 {
 	struct l5_cons c = { .size = 4096 };
-	uint64_t seed = 6, i;
+	uint64_t ops = hostile_number("L5_OPS", 2000000 / RING_SLOW);
+	uint64_t seed = hostile_seed(6), i;
 	struct ring r;
 	uint8_t scratch[4096];
 
 	ring_new(&r, c.size, self->mirror);
-	for (i = 0; i < 2000000 / RING_SLOW; i++) {
+	for (i = 0; i < ops; i++) {
 		__u64 w = hostile_word(&seed, c.size, c.head);
 		bool ok = w >> 32 == L5_REC_VALID &&
 			  (__u32)w <= l5_rec_max(c.size);
@@ -889,13 +933,14 @@ TEST_F_TIMEOUT(ring, hostile_words, 120)
 		ASSERT_EQ(l5_rec_size((__u32)w),
 			  l5_cons_take(&c, r.cons.own, c.len));
 	}
+	hostile_done(_metadata, i);
 	ring_free(&r);
 }
 
 static void *hostile_consumer(void *arg)
 {
 	struct hostile *h = arg;
-	uint64_t seed = 7331;
+	uint64_t seed = hostile_seed(7331);
 
 	while (!__atomic_load_n(&h->stop, __ATOMIC_RELAXED)) {
 		uint64_t pos = __atomic_load_n(&h->position, __ATOMIC_RELAXED);
@@ -917,14 +962,14 @@ TEST_F_TIMEOUT(ring, hostile_consumer, 120)
 	uint64_t records = 0, violations = 0, full = 0, bells = 0;
 	struct l5_prod p = { .size = 4096 };
 	uint8_t scratch[4096];
-	uint64_t seed = 8;
+	uint64_t seed = hostile_seed(8);
+	struct hostile_until until;
 	pthread_t t;
-	double end;
 
 	ring_new(&h.r, p.size, self->mirror);
 	ASSERT_EQ(0, pthread_create(&t, NULL, hostile_consumer, &h));
-	end = ring_now() + 2;
-	while (hostile_goes_on(end, records > 1000 && violations > 1000 &&
+	until = hostile_until();
+	while (hostile_goes_on(&until, records > 1000 && violations > 1000 &&
 			       bells)) {
 		uint64_t head = p.head;
 		uint32_t room;
@@ -956,6 +1001,7 @@ TEST_F_TIMEOUT(ring, hostile_consumer, 120)
 	TH_LOG("%llu scribbles: %llu records, %llu violations, %llu times full",
 	       (unsigned long long)h.scribbles, (unsigned long long)records,
 	       (unsigned long long)violations, (unsigned long long)full);
+	hostile_done(_metadata, until.done);
 	EXPECT_LT(1000, records);
 	EXPECT_LT(1000, violations);
 	EXPECT_LT(0, bells);
