@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Calls that make, name, connect and end sockets.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "exec.h"
+#include "l5.h"
+
+static int make(uint32_t proto, uint32_t type, unsigned int kind)
+{
+	static const int own[] = { AF_INET, AF_INET6, AF_UNIX };
+
+	if (kind == FZ_KIND_ODD)
+		return socket(proto & 63, type, proto);
+	if (kind == FZ_KIND_PLAIN || fz_world.plain)
+		return socket(own[proto % 3], type, 0);
+	return socket(fz_world.family, type, proto);
+}
+
+FZ_DO(socket)
+{
+	int fd = make(c->a, c->b, c->v);
+
+	if (fd < 0)
+		return -errno;
+	fz_put(c->t, fd);
+	return 0;
+}
+
+static uint32_t proto_of(uint32_t addr)
+{
+	switch (fz_family_of(addr)) {
+	case AF_INET:
+		return L5PROTO_INET;
+	case AF_INET6:
+		return L5PROTO_INET6;
+	default:
+		return L5PROTO_UNIX;
+	}
+}
+
+static void small_buffers(int fd)
+{
+	int bytes = 4096;
+
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+}
+
+/* Whatever is at the address may be in the way, so any place will do. */
+static int pair_listen(uint32_t addr, unsigned int kind,
+		       struct sockaddr_storage *at, socklen_t *len)
+{
+	uint32_t proto = proto_of(addr);
+	int fd = make(proto, SOCK_STREAM | SOCK_CLOEXEC, kind), one = 1;
+
+	if (fd < 0)
+		return -1;
+	*len = fz_address(addr, at);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, (void *)at, *len)) {
+		*len = fz_address(proto == L5PROTO_INET ? FZ_V4_PORT0 :
+				  proto == L5PROTO_INET6 ? FZ_V6_PORT0 :
+				  FZ_AUTOBIND, at);
+		if (bind(fd, (void *)at, *len))
+			goto failed;
+	}
+	*len = sizeof(*at);
+	if (getsockname(fd, (void *)at, len) || listen(fd, 8))
+		goto failed;
+	return fd;
+
+failed:
+	close(fd);
+	return -1;
+}
+
+FZ_DO(pair)
+{
+	int type = SOCK_STREAM | (c->b & FZ_PAIR_NONBLOCK ? SOCK_NONBLOCK : 0);
+	struct sockaddr_storage at;
+	int l, s, n, i;
+	socklen_t len;
+
+	l = pair_listen(c->a, c->b & FZ_PAIR_PLAIN_SERVER ? FZ_KIND_PLAIN :
+			FZ_KIND_L5, &at, &len);
+	if (l < 0)
+		return -errno;
+	n = make(proto_of(c->a), type, c->b & FZ_PAIR_PLAIN_CLIENT ?
+		 FZ_KIND_PLAIN : FZ_KIND_L5);
+	if (n < 0) {
+		close(l);
+		return -EMFILE;
+	}
+	if (c->b & FZ_PAIR_SMALL) {
+		small_buffers(l);
+		small_buffers(n);
+	}
+	s = -1;
+	if (!connect(n, (void *)&at, len) || errno == EINPROGRESS ||
+	    errno == EINTR) {
+		/* a look at the clock would make two runs differ more */
+		for (i = 0; i < 5 && s < 0; i++)
+			s = accept4(l, NULL, NULL, type & SOCK_NONBLOCK);
+	}
+	close(l);
+	fz_put(c->s, n);
+	if (s < 0)
+		return -ECONNABORTED;
+	fz_put(c->t, s);
+	return 0;
+}
+
+FZ_DO(bind)
+{
+	struct sockaddr_storage at;
+	socklen_t len = fz_address(c->a, &at);
+
+	if (at.ss_family == AF_UNIX && len > 2 &&
+	    ((struct sockaddr *)&at)->sa_data[0])
+		unlink(((struct sockaddr *)&at)->sa_data);
+	return FZ_RET(bind(fz_fd(c->s), (void *)&at, fz_addr_len(c->b, len)));
+}
+
+FZ_DO(listen)
+{
+	return FZ_RET(listen(fz_fd(c->s), c->a));
+}
+
+FZ_DO(connect)
+{
+	struct sockaddr_storage at;
+	socklen_t len = fz_address(c->a, &at);
+
+	return FZ_RET(connect(fz_fd(c->s), (void *)&at,
+			      fz_addr_len(c->b, len)));
+}
+
+FZ_DO(accept)
+{
+	struct sockaddr_storage at;
+	socklen_t len = c->b == 2 ? 1 : c->b == 3 ? ~0u : sizeof(at);
+	int fd = accept4(fz_fd(c->s), c->b ? (void *)&at : NULL,
+			 c->b ? &len : NULL, c->a);
+
+	if (fd < 0)
+		return -errno;
+	fz_put(c->t, fd);
+	return 0;
+}
+
+FZ_DO(unconnect)
+{
+	struct sockaddr_storage at;
+	socklen_t len = fz_address(FZ_UNSPEC, &at);
+
+	return FZ_RET(connect(fz_fd(c->s), (void *)&at,
+			      fz_addr_len(c->b, len)));
+}
+
+FZ_DO(shutdown)
+{
+	return FZ_RET(shutdown(fz_fd(c->s), c->a));
+}
+
+FZ_DO(close)
+{
+	int fd = fz_take(c->s);
+
+	return FZ_RET(fd < 0 ? (errno = EBADF, -1) : close(fd));
+}
+
+FZ_DO(dup)
+{
+	int fd = fz_fd(c->s), to = fz_fd(c->t), new;
+
+	switch (c->a % 4) {
+	case 0:
+		new = dup(fd);
+		break;
+	case 1:
+		new = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		break;
+	default:
+		/* over another one, in one step */
+		if (fd < 0 || to < 0 || fd == to)
+			return -EBADF;
+		return FZ_RET(dup3(fd, to, c->a == 3 ? O_CLOEXEC : 0)) < 0;
+	}
+	if (new < 0)
+		return -errno;
+	fz_put(c->t, new);
+	return 0;
+}
+
+FZ_DO(name)
+{
+	struct sockaddr_storage at;
+	socklen_t len = fz_addr_len(c->b, sizeof(at));
+	int fd = fz_fd(c->s);
+
+	return FZ_RET(c->a ? getpeername(fd, (void *)&at, &len) :
+		      getsockname(fd, (void *)&at, &len));
+}
