@@ -27,12 +27,14 @@
  * are. Slots are of descriptors, those called m of mappings.
  */
 #define FZ_OPS(X)							\
-	X(SOCKET, "socket", 60)	/* t; protocol, type, kind */		\
+	X(SOCKET, "socket", 40)	/* t; protocol, type, kind */		\
 	X(PAIR, "pair", 60)	/* s, t; address, FZ_PAIR_* */		\
+	X(LISTENER, "listener", 28) /* t; address, FZ_PAIR_* */	\
+	X(DIAL, "dial", 60)	/* s, t; address, FZ_PAIR_*: to s */	\
 	X(BIND, "bind", 25)	/* s; address, length */		\
 	X(LISTEN, "listen", 35)	/* s; backlog */			\
-	X(CONNECT, "connect", 45) /* s; address, length */		\
-	X(ACCEPT, "accept", 40)	/* s, t; flags, address */		\
+	X(CONNECT, "connect", 30) /* s, t; address, length: to t */	\
+	X(ACCEPT, "accept", 50)	/* s, t; flags, address */		\
 	X(UNCONNECT, "unconnect", 25) /* s; -, length */		\
 	X(SHUTDOWN, "shutdown", 18) /* s; how */			\
 	X(CLOSE, "close", 30)	/* s */					\
@@ -62,9 +64,9 @@
 	X(SCRIBBLE, "scribble", 8) /* -; -, -, seed: a thread that pokes */ \
 	X(SPAWN, "spawn", 16)	/* -; lane, FZ_SPAWN_* */		\
 	X(KILL, "kill", 4)	/* -; lane */				\
-	X(NETNS, "netns", 5)	/* -; which */				\
+	X(NETNS, "netns", 2)	/* -; which */				\
 	X(SYSCTL, "sysctl", 8)	/* -; which, value */			\
-	X(RULE, "rule", 6)	/* s; file, line */			\
+	X(RULE, "rule", 4)	/* s; file, line */			\
 	X(READ_PROC, "read_proc", 5) /* s; file */			\
 	X(FILE_CALL, "file", 8)	/* s; which */				\
 	X(PIPE, "pipe", 6)	/* s, t; flags */			\

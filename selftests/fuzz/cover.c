@@ -83,6 +83,8 @@ static uint64_t sort(const struct fz_call *c)
 	case FZ_URING:
 	case FZ_SYSCTL:
 		return c->a & 0xff;
+	case FZ_LISTENER:
+	case FZ_DIAL:
 	case FZ_CONNECT:
 	case FZ_BIND:
 	case FZ_PAIR:

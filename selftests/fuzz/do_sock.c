@@ -115,6 +115,39 @@ FZ_DO(pair)
 	return 0;
 }
 
+FZ_DO(listener)
+{
+	int one = 1, fd = make(proto_of(c->a), SOCK_STREAM |
+			       (c->b & FZ_PAIR_NONBLOCK ? SOCK_NONBLOCK : 0),
+			       c->b & FZ_PAIR_PLAIN_SERVER ? FZ_KIND_PLAIN :
+			       FZ_KIND_L5);
+	struct fz_call bind = { .s = c->t, .a = c->a };
+
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (c->b & FZ_PAIR_SMALL)
+		small_buffers(fd);
+	fz_put(c->t, fd);
+	if (fz_do_bind(&bind))
+		return -errno;
+	return FZ_RET(listen(fd, 5));
+}
+
+FZ_DO(dial)
+{
+	int fd = make(proto_of(c->a), SOCK_STREAM |
+		      (c->b & FZ_PAIR_NONBLOCK ? SOCK_NONBLOCK : 0),
+		      c->b & FZ_PAIR_PLAIN_CLIENT ? FZ_KIND_PLAIN :
+		      FZ_KIND_L5);
+	struct fz_call connect = { .s = c->t, .t = c->s, .a = c->a };
+
+	if (fd < 0)
+		return -errno;
+	fz_put(c->t, fd);
+	return fz_do_connect(&connect);
+}
+
 FZ_DO(bind)
 {
 	struct sockaddr_storage at;
@@ -134,7 +167,7 @@ FZ_DO(listen)
 FZ_DO(connect)
 {
 	struct sockaddr_storage at;
-	socklen_t len = fz_address(c->a, &at);
+	socklen_t len = fz_target(c->a, c->t, &at);
 
 	return FZ_RET(connect(fz_fd(c->s), (void *)&at,
 			      fz_addr_len(c->b, len)));

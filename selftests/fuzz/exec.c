@@ -255,6 +255,8 @@ static long scribble_start(const struct fz_call *c)
 static long (*const calls[FZ_OP_COUNT])(const struct fz_call *c) = {
 	[FZ_SOCKET] = fz_do_socket,
 	[FZ_PAIR] = fz_do_pair,
+	[FZ_LISTENER] = fz_do_listener,
+	[FZ_DIAL] = fz_do_dial,
 	[FZ_BIND] = fz_do_bind,
 	[FZ_LISTEN] = fz_do_listen,
 	[FZ_CONNECT] = fz_do_connect,

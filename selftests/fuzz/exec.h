@@ -113,6 +113,10 @@ socklen_t fz_address(uint32_t which, struct sockaddr_storage *to);
 socklen_t fz_addr_len(uint32_t kind, socklen_t right);
 int fz_family_of(uint32_t which);
 
+/* Whom to connect to: as above, or the name of the socket in slot @s */
+socklen_t fz_target(uint32_t which, unsigned int s,
+		    struct sockaddr_storage *to);
+
 /* A call's return value, or -errno */
 #define FZ_RET(call) ({							\
 	long ret_ = (call);						\
@@ -124,6 +128,8 @@ int fz_family_of(uint32_t which);
 #define FZ_DO(name)	long fz_do_##name(const struct fz_call *c)
 FZ_DO(socket);
 FZ_DO(pair);
+FZ_DO(listener);
+FZ_DO(dial);
 FZ_DO(bind);
 FZ_DO(listen);
 FZ_DO(connect);

@@ -42,7 +42,9 @@ const unsigned int fz_op_weight[FZ_OP_COUNT] = {
  * @addr: that it is bound to, or connected with, of an &enum fz_addr
  * @mapped: a mapping is likely there
  * @last: the slot that was used last: what comes next is about it, often
- * @listener: the address of one that listens
+ * @peer: the slot of the other end of a pair, or the listener that it dialled
+ * @queued: there is something to read
+ * @pending: connections that wait for accept()
  * @lanes: which were spawned
  */
 struct model {
@@ -52,7 +54,9 @@ struct model {
 	uint8_t addr[FZ_SLOTS];
 	bool mapped[FZ_MAPS];
 	uint8_t last;
-	uint8_t listener;
+	uint8_t peer[FZ_SLOTS];
+	bool queued[FZ_SLOTS];
+	uint8_t pending[FZ_SLOTS];
 	uint8_t lanes;
 };
 
@@ -71,7 +75,7 @@ static uint8_t slot(struct model *m, unsigned int kinds)
 {
 	uint32_t i, from = pick(m, FZ_SLOTS);
 
-	if (once(m, 12))
+	if (once(m, 25))
 		return from;
 	if (!once(m, 3) && m->has[m->last] & kinds)
 		return m->last;
@@ -171,6 +175,9 @@ static void put(struct model *m, uint8_t s, uint8_t has, uint8_t proto)
 		return;
 	m->has[s] = has;
 	m->proto[s] = proto;
+	m->peer[s] = FZ_SLOTS;
+	m->queued[s] = false;
+	m->pending[s] = 0;
 	m->last = s;
 }
 
@@ -187,6 +194,12 @@ static void gen_socket(struct model *m, struct fz_call *c)
 	put(m, c->t, HAS_IDLE, c->a % 3);
 }
 
+static void meet(struct model *m, uint8_t s, uint8_t t)
+{
+	m->peer[s] = t;
+	m->peer[t] = s;
+}
+
 static void gen_pair(struct model *m, struct fz_call *c)
 {
 	unsigned int proto = pick(m, 3);
@@ -198,10 +211,67 @@ static void gen_pair(struct model *m, struct fz_call *c)
 	put(m, c->s, HAS_CONN, proto);
 	c->t = slot(m, HAS_NONE);
 	put(m, c->t, HAS_CONN, proto);
+	meet(m, c->s, c->t);
 	c->a = some_addr(m, proto);
 	c->b = some_of(m, how, ARRAY_SIZE(how), 2);
 	if (once(m, 10))
 		c->b |= FZ_PAIR_PLAIN_CLIENT << pick(m, 2);
+}
+
+static uint32_t where_is(struct model *m, uint8_t l)
+{
+	static const uint8_t of[] = { FZ_OF_V4, FZ_OF_V6, FZ_OF_UNIX };
+
+	if (once(m, 12))
+		return some_addr(m, m->proto[l]);
+	return once(m, 4) ? m->addr[l] : of[m->proto[l] % 3];
+}
+
+/* Both in one: what listens, and where */
+static void gen_listener(struct model *m, struct fz_call *c)
+{
+	unsigned int proto = pick(m, 3);
+
+	c->t = slot(m, HAS_NONE);
+	c->a = some_addr(m, proto);
+	c->b = once(m, 2) ? FZ_PAIR_NONBLOCK : 0;
+	if (once(m, 6))
+		c->b |= FZ_PAIR_SMALL;
+	if (once(m, 10))
+		c->b |= FZ_PAIR_PLAIN_SERVER;
+	put(m, c->t, HAS_LISTEN, proto);
+	m->addr[c->t] = c->a;
+}
+
+/* One that listens, with nobody else's address if there is one */
+static uint8_t some_listener(struct model *m)
+{
+	return slot(m, HAS_LISTEN);
+}
+
+/* Where the listener may be reached, if it is at all. */
+static void dialled(struct model *m, uint8_t s, uint8_t l)
+{
+	m->peer[s] = l;
+	if (m->has[l] & HAS_LISTEN) {
+		m->pending[l]++;
+		/* which is likely to accept it then */
+		m->last = l;
+	}
+}
+
+static void gen_dial(struct model *m, struct fz_call *c)
+{
+	uint8_t l = some_listener(m);
+
+	c->t = slot(m, HAS_NONE);
+	c->s = l;
+	c->a = where_is(m, l);
+	c->b = once(m, 2) ? FZ_PAIR_NONBLOCK : 0;
+	if (once(m, 10))
+		c->b |= FZ_PAIR_PLAIN_CLIENT;
+	put(m, c->t, HAS_CONN, proto_of(c->a));
+	dialled(m, c->t, l);
 }
 
 static void gen_bind(struct model *m, struct fz_call *c)
@@ -220,31 +290,53 @@ static void gen_listen(struct model *m, struct fz_call *c)
 	c->s = slot(m, HAS_IDLE | HAS_LISTEN);
 	c->a = backlog[pick(m, ARRAY_SIZE(backlog))];
 	put(m, c->s, HAS_LISTEN, m->proto[c->s]);
-	m->listener = c->s;
 }
 
 static void gen_connect(struct model *m, struct fz_call *c)
 {
-	uint8_t l = m->listener;
+	uint8_t l = some_listener(m);
 
 	c->s = slot(m, HAS_IDLE);
-	if (m->has[l] & HAS_LISTEN && !once(m, 4) &&
-	    (m->proto[l] == m->proto[c->s] || once(m, 3)))
-		c->a = m->addr[l];
+	c->t = l;
+	if (!once(m, 5) && (m->proto[l] == m->proto[c->s] || once(m, 3)))
+		c->a = where_is(m, l);
 	else
 		c->a = some_addr(m, m->proto[c->s]);
 	c->b = some_length(m);
 	put(m, c->s, HAS_CONN, m->proto[c->s]);
+	dialled(m, c->s, l);
+}
+
+/* @t is the other end of the first that dialled. */
+static void accepted(struct model *m, uint8_t l, uint8_t t)
+{
+	uint8_t s;
+
+	/* without one there is likely nothing in there */
+	if (!m->pending[l])
+		return;
+	put(m, t, HAS_CONN, m->proto[l]);
+	m->pending[l]--;
+	for (s = 0; s < FZ_SLOTS; s++)
+		if (s != t && m->has[s] & HAS_CONN && m->peer[s] == l) {
+			meet(m, s, t);
+			break;
+		}
 }
 
 static void gen_accept(struct model *m, struct fz_call *c)
 {
+	uint8_t i;
+
 	c->s = slot(m, HAS_LISTEN);
+	for (i = 0; i < FZ_SLOTS && !m->pending[c->s]; i++)
+		if (m->pending[i])
+			c->s = i;
 	c->t = slot(m, HAS_NONE);
 	c->a = (once(m, 2) ? SOCK_NONBLOCK : 0) |
 	       (once(m, 30) ? pick(m, 0x10000) : 0);
 	c->b = pick(m, 4);
-	put(m, c->t, HAS_CONN, m->proto[c->s]);
+	accepted(m, c->s, c->t);
 }
 
 /* A connected socket, or one that tried, goes back to be a listener. */
@@ -318,11 +410,26 @@ static void gen_send(struct model *m, struct fz_call *c)
 	c->b = some_flags(m, send_flags, ARRAY_SIZE(send_flags));
 	c->v = some_way(m);
 	m->last = c->s;
+	if (m->peer[c->s] < FZ_SLOTS)
+		m->queued[m->peer[c->s]] = true;
+}
+
+/* One where something is, if there is one */
+static uint8_t some_reader(struct model *m)
+{
+	uint32_t i, from = pick(m, FZ_SLOTS);
+
+	if (m->queued[m->last] || once(m, 4))
+		return slot(m, HAS_CONN | HAS_UNIX);
+	for (i = 0; i < FZ_SLOTS; i++)
+		if (m->queued[(from + i) % FZ_SLOTS])
+			return (from + i) % FZ_SLOTS;
+	return slot(m, HAS_CONN | HAS_UNIX);
 }
 
 static void gen_recv(struct model *m, struct fz_call *c)
 {
-	c->s = slot(m, HAS_CONN | HAS_UNIX);
+	c->s = some_reader(m);
 	c->t = slot(m, HAS_NONE);
 	c->a = some_len(m);
 	c->b = some_flags(m, recv_flags, ARRAY_SIZE(recv_flags));
@@ -652,6 +759,8 @@ struct rule {
 static const struct rule rules[FZ_OP_COUNT] = {
 	[FZ_SOCKET] = { gen_socket, 0 },
 	[FZ_PAIR] = { gen_pair, 0 },
+	[FZ_LISTENER] = { gen_listener, 0 },
+	[FZ_DIAL] = { gen_dial, HAS_LISTEN },
 	[FZ_BIND] = { gen_bind, HAS_IDLE },
 	[FZ_LISTEN] = { gen_listen, HAS_IDLE },
 	[FZ_CONNECT] = { gen_connect, HAS_IDLE },
@@ -714,6 +823,17 @@ static bool mapped(const struct model *m)
 	return false;
 }
 
+/* Does anybody wait for accept()? */
+static bool waiting(const struct model *m)
+{
+	int i;
+
+	for (i = 0; i < FZ_SLOTS; i++)
+		if (m->pending[i] && m->has[i] & HAS_LISTEN)
+			return true;
+	return false;
+}
+
 /* One that has what it needs, by weight */
 static unsigned int some_op(struct model *m, bool lanes)
 {
@@ -727,6 +847,8 @@ static unsigned int some_op(struct model *m, bool lanes)
 			w = w / 30;
 		if (op >= FZ_MUNMAP && op <= FZ_SCRIBBLE && !mapped(m))
 			w = 0;
+		if (op == FZ_ACCEPT && !waiting(m))
+			w = w / 8;
 		if ((of_lanes(op) && !lanes) || (op == FZ_KILL && !m->lanes))
 			w = 0;
 		weight[op] = w;
@@ -755,6 +877,7 @@ static void model_new(struct model *m, struct fz_rnd *r)
 	memset(m, 0, sizeof(*m));
 	m->r = r;
 	memset(m->has, HAS_NONE, sizeof(m->has));
+	memset(m->peer, FZ_SLOTS, sizeof(m->peer));
 }
 
 void fz_gen(struct fz_prog *p, uint64_t seed, uint64_t number, bool lanes)
@@ -792,19 +915,31 @@ static void model_follow(struct model *m, const struct fz_prog *p, uint32_t n)
 		case FZ_PAIR:
 			put(m, s, HAS_CONN, proto_of(c->a));
 			put(m, t, HAS_CONN, proto_of(c->a));
+			meet(m, s, t);
 			break;
 		case FZ_BIND:
 			m->addr[s] = c->a;
 			break;
 		case FZ_LISTEN:
 			put(m, s, HAS_LISTEN, m->proto[s]);
-			m->listener = s;
+			break;
+		case FZ_LISTENER:
+			put(m, t, HAS_LISTEN, proto_of(c->a));
+			m->addr[t] = c->a;
+			break;
+		case FZ_DIAL:
+			put(m, t, HAS_CONN, proto_of(c->a));
+			dialled(m, t, s);
+			break;
+		case FZ_SEND:
+			if (m->peer[s] < FZ_SLOTS)
+				m->queued[m->peer[s]] = true;
 			break;
 		case FZ_CONNECT:
 			put(m, s, HAS_CONN, m->proto[s]);
 			break;
 		case FZ_ACCEPT:
-			put(m, t, HAS_CONN, m->proto[s]);
+			accepted(m, s, t);
 			break;
 		case FZ_UNCONNECT:
 			put(m, s, HAS_IDLE, m->proto[s]);

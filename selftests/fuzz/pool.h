@@ -6,14 +6,14 @@
 #ifndef FZ_POOL_H
 #define FZ_POOL_H
 
-/* Addresses, see where.c */
+/* Addresses, see where.c; FZ_OF_*: whatever the socket of a slot has */
 enum fz_addr {
 	FZ_V4_1, FZ_V4_2, FZ_V4_3, FZ_V4_ANY, FZ_V4_PORT0, FZ_V4_FAR,
-	FZ_V4_NEAR, FZ_V4_OTHER,
+	FZ_V4_NEAR, FZ_V4_OTHER, FZ_OF_V4,
 	FZ_V6_1, FZ_V6_2, FZ_V6_ANY, FZ_V6_PORT0,
-	FZ_MAPPED_1, FZ_MAPPED_2,
+	FZ_MAPPED_1, FZ_MAPPED_2, FZ_OF_V6,
 	FZ_ABSTRACT_1, FZ_ABSTRACT_2, FZ_ABSTRACT_3, FZ_PATH_1, FZ_PATH_2,
-	FZ_AUTOBIND,
+	FZ_AUTOBIND, FZ_OF_UNIX,
 	FZ_UNSPEC, FZ_FAMILY_L5, FZ_FAMILY_NONE,
 	FZ_ADDRS
 };

@@ -422,10 +422,11 @@ static void summary(void)
 
 	for (w = 0; w < plan->workers; w++)
 		programs += shared->log[w].programs;
-	printf("# calls done: %" PRIu64 ", programs: %" PRIu64 ", seed: %" PRIu64
-	       ", coverage: %u places, %u outcomes, %u programs kept, %u "
-	       "restarts, %u times nothing was left\n", calls_made(), programs,
-	       plan->seed, v->pcs, v->outcomes, v->kept, shared->restarts,
+	printf("# calls done: %" PRIu64 ", seed: %" PRIu64
+	       ", coverage: %u places, %u outcomes\n", calls_made(),
+	       plan->seed, v->pcs, v->outcomes);
+	printf("# programs: %" PRIu64 ", %u kept; %u restarts; %u times "
+	       "nothing was left\n", programs, v->kept, shared->restarts,
 	       shared->checks);
 	fflush(stdout);
 }

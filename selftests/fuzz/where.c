@@ -89,6 +89,21 @@ socklen_t fz_address(uint32_t which, struct sockaddr_storage *to)
 	}
 }
 
+socklen_t fz_target(uint32_t which, unsigned int s, struct sockaddr_storage *to)
+{
+	socklen_t len = sizeof(*to);
+
+	switch (which % FZ_ADDRS) {
+	case FZ_OF_V4:
+	case FZ_OF_V6:
+	case FZ_OF_UNIX:
+		memset(to, 0, sizeof(*to));
+		if (!getsockname(fz_fd(s), (void *)to, &len))
+			return len;
+	}
+	return fz_address(which, to);
+}
+
 int fz_family_of(uint32_t which)
 {
 	if (which % FZ_ADDRS < FZ_V6_1)
