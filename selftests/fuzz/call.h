@@ -73,6 +73,7 @@
 	X(UNIX, "unix", 6)	/* s, t: a plain pair */		\
 	X(SLEEP, "sleep", 6)	/* -; us */				\
 	X(FAIL, "fail", 5)	/* -; the n-th allocation from now on */ \
+	X(DESTROY, "destroy", 4) /* s: by netlink, as ss -K */		\
 	X(URING, "uring", 12)	/* s, t; operation, length, flags */
 
 enum fz_op {

@@ -94,12 +94,22 @@ static uint64_t sort(const struct fz_call *c)
 	}
 }
 
+/* An error, none, or how a new connection is carried */
+static uint64_t end(const struct fz_call *c, long ret)
+{
+	if (ret < 0)
+		return -ret;
+	if (c->op == FZ_PAIR || c->op == FZ_ACCEPT)
+		return 1000 + ret;
+	return ret ? 0 : 999;
+}
+
 bool fz_cover_outcome(struct fz_cover *v, const struct fz_call *c,
 		      unsigned int before, long ret)
 {
 	uint64_t h = fz_mix(c->op | (uint64_t)before << 8 | sort(c) << 16);
 
-	h = fz_mix(h ^ (ret < 0 ? (uint64_t)-ret : 0));
+	h = fz_mix(h ^ end(c, ret));
 	return first(&v->outcome[h % sizeof(v->outcome)], &v->outcomes);
 }
 

@@ -10,6 +10,17 @@
 #include "exec.h"
 #include "l5.h"
 
+long fz_carried(int fd)
+{
+	int transport = 0, reason = 0;
+	socklen_t len = sizeof(int);
+
+	if (getsockopt(fd, SOL_L5, L5_TRANSPORT, &transport, &len) ||
+	    getsockopt(fd, SOL_L5, L5_REASON, &reason, &len))
+		return 0;
+	return transport | reason << 4;
+}
+
 static int make(uint32_t proto, uint32_t type, unsigned int kind)
 {
 	static const int own[] = { AF_INET, AF_INET6, AF_UNIX };
@@ -112,7 +123,7 @@ FZ_DO(pair)
 	if (s < 0)
 		return -ECONNABORTED;
 	fz_put(c->t, s);
-	return 0;
+	return fz_carried(s);
 }
 
 FZ_DO(listener)
@@ -183,7 +194,7 @@ FZ_DO(accept)
 	if (fd < 0)
 		return -errno;
 	fz_put(c->t, fd);
-	return 0;
+	return fz_carried(fd);
 }
 
 FZ_DO(unconnect)

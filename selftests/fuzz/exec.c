@@ -297,6 +297,7 @@ static long (*const calls[FZ_OP_COUNT])(const struct fz_call *c) = {
 	[FZ_PIPE] = fz_do_pipe,
 	[FZ_UNIX] = fz_do_unix,
 	[FZ_SLEEP] = fz_do_sleep,
+	[FZ_DESTROY] = fz_do_destroy,
 	[FZ_URING] = fz_do_uring,
 };
 

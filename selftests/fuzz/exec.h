@@ -37,6 +37,7 @@ struct fz_map {
  * @calls: that were made
  * @programs: that were run
  * @running: between the beginning and the end of a program
+ * @changed: what proc.c has to take back when it ends
  */
 struct fz_log {
 	struct fz_prog prog;
@@ -44,6 +45,7 @@ struct fz_log {
 	uint64_t calls;
 	uint64_t programs;
 	uint32_t running;
+	uint32_t changed;
 };
 
 /**
@@ -117,6 +119,9 @@ int fz_family_of(uint32_t which);
 socklen_t fz_target(uint32_t which, unsigned int s,
 		    struct sockaddr_storage *to);
 
+/* L5_TRANSPORT and, above four bits, L5_REASON; 0 if it has none */
+long fz_carried(int fd);
+
 /* A call's return value, or -errno */
 #define FZ_RET(call) ({							\
 	long ret_ = (call);						\
@@ -169,6 +174,7 @@ FZ_DO(rule);
 FZ_DO(read_proc);
 FZ_DO(sleep);
 FZ_DO(uring);
+FZ_DO(destroy);
 
 /* What calls changed that outlives their program is as it was. */
 void fz_proc_begin(void);

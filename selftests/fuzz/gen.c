@@ -733,6 +733,11 @@ static void gen_fail(struct model *m, struct fz_call *c)
 	c->a = 1 + pick(m, once(m, 3) ? 40 : 6);
 }
 
+static void gen_destroy(struct model *m, struct fz_call *c)
+{
+	c->s = slot(m, HAS_SOCKET);
+}
+
 static void gen_uring(struct model *m, struct fz_call *c)
 {
 	c->a = pick(m, FZ_URINGS) | some_len(m) << 8;
@@ -803,6 +808,7 @@ static const struct rule rules[FZ_OP_COUNT] = {
 	[FZ_UNIX] = { gen_unix, HAS_SOCKET },
 	[FZ_SLEEP] = { gen_sleep, HAS_CONN },
 	[FZ_FAIL] = { gen_fail, 0 },
+	[FZ_DESTROY] = { gen_destroy, HAS_SOCKET },
 	[FZ_URING] = { gen_uring, HAS_SOCKET },
 };
 

@@ -32,8 +32,7 @@ static const struct {
 };
 
 static char was[FZ_SYSCTLS][32];
-/* Bit by bit the sysctls, then all rules */
-static unsigned int changed;
+/* Of fz_log->changed, which has a bit for each sysctl, then one for all rules */
 static const unsigned int rules_changed = 1u << FZ_SYSCTLS;
 
 static long file_put(const char *path, const char *text)
@@ -74,7 +73,7 @@ FZ_DO(sysctl)
 	/* a value that is out of bounds stays so now and then */
 	if (v > sysctls[i].most && v < 0x7fffffff)
 		v %= sysctls[i].most + 1;
-	__atomic_or_fetch(&changed, 1u << i, __ATOMIC_RELAXED);
+	__atomic_or_fetch(&fz_log->changed, 1u << i, __ATOMIC_RELAXED);
 	snprintf(text, sizeof(text), "%u\n", v);
 	return file_put(sysctls[i].path, text);
 }
@@ -95,11 +94,12 @@ FZ_DO(rule)
 	strcat(text, "\n");
 	if (c->a & 1)
 		return file_put("/proc/net/l5_revoke", text);
-	__atomic_or_fetch(&changed, rules_changed, __ATOMIC_RELAXED);
+	__atomic_or_fetch(&fz_log->changed, rules_changed, __ATOMIC_RELAXED);
 	return file_put("/proc/net/l5_deny", text);
 }
 
-void fz_proc_reset(void)
+/* In the namespace where this thread is */
+static void reset_here(uint32_t changed)
 {
 	char text[64];
 	int i;
@@ -112,7 +112,18 @@ void fz_proc_reset(void)
 		while (!file_put("/proc/net/l5_deny", text))
 			;
 	}
-	changed = 0;
+}
+
+void fz_proc_reset(void)
+{
+	if (!fz_log->changed)
+		return;
+	if (fz_world.far >= 0 && !setns(fz_world.far, CLONE_NEWNET)) {
+		reset_here(fz_log->changed);
+		setns(fz_world.home, CLONE_NEWNET);
+	}
+	reset_here(fz_log->changed);
+	fz_log->changed = 0;
 }
 
 FZ_DO(netns)

@@ -350,11 +350,18 @@ static bool networks(void)
 }
 
 /* For what AF_UNIX makes in the current directory */
+static char dir_name[] = "/tmp/fuzz.XXXXXX";
+
 static bool own_dir(void)
 {
-	char dir[] = "/tmp/fuzz.XXXXXX";
+	return mkdtemp(dir_name) && !chdir(dir_name);
+}
 
-	return mkdtemp(dir) && !chdir(dir);
+static void leave_dir(void)
+{
+	unlink("fuzz0");
+	unlink("fuzz1");
+	rmdir(dir_name);
 }
 
 static void guard(unsigned int w, int dir)
@@ -372,6 +379,7 @@ static void guard(unsigned int w, int dir)
 			_exit(1);
 	} while (l5_now_ms() < end && !enough() &&
 		 (!plan->times || shared->next[w] < plan->times));
+	leave_dir();
 	_exit(0);
 }
 
