@@ -41,7 +41,8 @@ void fz_map_reset(void)
 	unsigned int m;
 
 	for (m = 0; m < FZ_MAPS; m++)
-		vacate(m);
+		if (fz_map[m].len)
+			vacate(m);
 }
 
 /*

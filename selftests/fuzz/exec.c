@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -15,7 +16,6 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -387,8 +387,7 @@ static void reset(void)
 	/* also those that a call lost: the slots are not all there is */
 	syscall(SYS_close_range, 3, FZ_OWN_FDS - 1, 0);
 	fz_map_reset();
-	if (fz_world.home >= 0)
-		setns(fz_world.home, CLONE_NEWNET);
+	fz_netns_reset();
 	fz_proc_reset();
 }
 

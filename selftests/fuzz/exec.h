@@ -38,6 +38,7 @@ struct fz_map {
  * @programs: that were run
  * @running: between the beginning and the end of a program
  * @changed: what proc.c has to take back when it ends
+ * @complaint: of the kernel, empty if there was none
  */
 struct fz_log {
 	struct fz_prog prog;
@@ -46,6 +47,7 @@ struct fz_log {
 	uint64_t programs;
 	uint32_t running;
 	uint32_t changed;
+	char complaint[200];
 };
 
 /**
@@ -109,6 +111,10 @@ extern __thread volatile int fz_jumps;
 	}								\
 	fz_jumps = 0;							\
 } while (0)
+
+/* kmsg.c: a line that no kernel should print, since the last time */
+void fz_kmsg_begin(void);
+bool fz_kmsg_complains(char *to, size_t room);
 
 /* where.c */
 socklen_t fz_address(uint32_t which, struct sockaddr_storage *to);
@@ -179,6 +185,7 @@ FZ_DO(destroy);
 /* What calls changed that outlives their program is as it was. */
 void fz_proc_begin(void);
 void fz_proc_reset(void);
+void fz_netns_reset(void);
 void fz_map_reset(void);
 void fz_map_forked(void);
 bool fz_map_begin(void);

@@ -21,6 +21,7 @@ static const struct option options[] = {
 	{ "workers", required_argument, NULL, 'w' },
 	{ "dir", required_argument, NULL, 'd' },
 	{ "replay", required_argument, NULL, 'r' },
+	{ "minimise", required_argument, NULL, 'm' },
 	{ "only", required_argument, NULL, 'o' },
 	{ "times", required_argument, NULL, 'n' },
 	{ "single", no_argument, NULL, '1' },
@@ -41,6 +42,7 @@ static void usage(void)
 	      "  --workers N    at a time (one a CPU)\n"
 	      "  --dir DIR      write the last programs of each worker there\n"
 	      "  --replay FILE  this program again, as a report or --dir has it\n"
+	      "  --minimise FILE  leave calls out for as long as it fails\n"
 	      "  --only N       the program of that number, as made by the seed\n"
 	      "  --times N      so often, or so many programs\n"
 	      "  --single       programs of one thread alone\n"
@@ -131,6 +133,7 @@ int main(int argc, char **argv)
 		.workers = sysconf(_SC_NPROCESSORS_ONLN),
 	};
 	const char *replay = NULL, *number = NULL;
+	bool minimise = false;
 	bool seeded = false, prints = false;
 	int o, ret;
 
@@ -151,6 +154,10 @@ int main(int argc, char **argv)
 			break;
 		case 'd':
 			plan.dir = optarg;
+			break;
+		case 'm':
+			minimise = true;
+			replay = optarg;
 			break;
 		case 'r':
 			replay = optarg;
@@ -202,7 +209,7 @@ int main(int argc, char **argv)
 	if (!fz_world.plain)
 		l5_or_skip();
 	fail_all();
-	ret = fz_run(&plan);
+	ret = minimise ? fz_minimise(&plan) : fz_run(&plan);
 	printf("%s 1 fuzz.run\n", ret ? "not ok" : "ok");
 	return ret;
 }

@@ -126,8 +126,19 @@ void fz_proc_reset(void)
 	fz_log->changed = 0;
 }
 
+/* Has this thread left the first namespace? */
+static __thread bool moved;
+
+void fz_netns_reset(void)
+{
+	if (moved && fz_world.home >= 0)
+		setns(fz_world.home, CLONE_NEWNET);
+	moved = false;
+}
+
 FZ_DO(netns)
 {
+	moved = true;
 	switch (c->a % 3) {
 	case 0:
 		return FZ_RET(setns(fz_world.home, CLONE_NEWNET));

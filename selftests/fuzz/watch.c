@@ -21,8 +21,8 @@
 /* How long a worker lives, guards and their namespaces, and what hangs */
 #define BATCH_MS	3000
 #define ROUND_MS	20000
-#define HANG_MS		(20000 * l5_slow())
-#define LEFT_MS		(60000 * l5_slow())
+#define HANG_MS		((plan->brief ? 5000 : 20000) * l5_slow())
+#define LEFT_MS		((plan->brief ? 5000 : 60000) * l5_slow())
 
 /* So many programs of a worker are written down, and how large each is. */
 #define WRITTEN		4
@@ -146,10 +146,14 @@ static void worker(unsigned int w, int dir)
 		perror("# fuzz: no worker");
 		_exit(2);
 	}
+	fz_kmsg_begin();
 	while (l5_now_ms() < end && !enough() && make_program(w, &p)) {
 		write_down(dir, w, &p);
 		if (fz_exec(&p) && !plan->one)
 			fz_cover_keep(&shared->cover, &p);
+		if (fz_kmsg_complains(fz_log->complaint,
+				      sizeof(fz_log->complaint)))
+			_exit(3);
 	}
 	_exit(0);
 }
@@ -288,6 +292,22 @@ static bool works(unsigned int w)
 	return ok;
 }
 
+static const char *how_ended(unsigned int w, int status)
+{
+	static char text[250];
+
+	if (WIFSIGNALED(status))
+		snprintf(text, sizeof(text), "a worker was killed by signal %d",
+			 WTERMSIG(status));
+	else if (WEXITSTATUS(status) == 3)
+		snprintf(text, sizeof(text), "the kernel complains: %s",
+			 shared->log[w].complaint);
+	else
+		snprintf(text, sizeof(text), "a worker failed, status %d",
+			 WEXITSTATUS(status));
+	return text;
+}
+
 static bool batch(unsigned int w, int dir)
 {
 	pid_t pid;
@@ -306,9 +326,7 @@ static bool batch(unsigned int w, int dir)
 	if (hung || status == -1)
 		return false;
 	if (status) {
-		tell(w, WIFSIGNALED(status) ? "a worker was killed" :
-			"a worker failed");
-		fprintf(stderr, "# status 0x%x\n", status);
+		tell(w, how_ended(w, status));
 		return false;
 	}
 	shared->checks++;
@@ -446,6 +464,8 @@ int fz_run(const struct fz_plan *p)
 	bool ok;
 
 	plan = p;
+	if (shared)
+		munmap(shared, sizeof(*shared));
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
@@ -455,8 +475,11 @@ int fz_run(const struct fz_plan *p)
 	run_end = l5_now_ms() + plan->seconds * 1000LL;
 	do {
 		ok = run_round(dir) && gone(refs, kb);
-		summary();
+		if (!plan->brief)
+			summary();
 	} while (ok && !enough() &&
 		 (!plan->times || shared->next[0] < plan->times));
+	if (dir >= 0)
+		close(dir);
 	return !ok;
 }

@@ -23,6 +23,7 @@
  * @one: a program to repeat instead, or NULL
  * @times: how often; then also of programs made by the seed
  * @from: the number of the first one
+ * @brief: have less patience, and say less: it is one of many tries
  * @dir: where the last programs of each worker are written, or NULL
  */
 struct fz_plan {
@@ -35,8 +36,12 @@ struct fz_plan {
 	const struct fz_prog *one;
 	uint64_t times;
 	uint64_t from;
+	bool brief;
 	const char *dir;
 };
+
+/* Calls are left out of a program for as long as it is found bad. */
+int fz_minimise(struct fz_plan *plan);
 
 /* 0, or 1 after saying what was found */
 int fz_run(const struct fz_plan *plan);
