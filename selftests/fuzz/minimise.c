@@ -2,7 +2,8 @@
 /*
  * The shortest part of a program that is still found bad. It takes a machine
  * that goes on after what is found: after a hang, something that is left, a
- * complaint of the kernel. For a machine that goes down, take lines out by hand.
+ * complaint of the kernel. For a machine that goes down, take lines out by
+ * hand.
  */
 #include <string.h>
 

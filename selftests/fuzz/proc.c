@@ -32,7 +32,7 @@ static const struct {
 };
 
 static char was[FZ_SYSCTLS][32];
-/* Of fz_log->changed, which has a bit for each sysctl, then one for all rules */
+/* Of fz_log->changed: a bit for each sysctl, then one for all rules */
 static const unsigned int rules_changed = 1u << FZ_SYSCTLS;
 
 static long file_put(const char *path, const char *text)
