@@ -21,6 +21,28 @@ long fz_carried(int fd)
 	return transport | reason << 4;
 }
 
+/*
+ * Two of three are to be carried by RDMA: which ones depends on the call. What
+ * cannot be is carried by the bootstrap.
+ */
+static void want_rdma(int fd, uint32_t proto, unsigned int chance)
+{
+	int rdma = L5_TRANSPORT_RDMA;
+
+	if (fz_world.rdma && proto == L5PROTO_INET && chance % 3)
+		setsockopt(fd, SOL_L5, L5_FORCE, &rdma, sizeof(rdma));
+}
+
+/* The move is made in the background, and most of what comes is about it. */
+static void await_rdma(int fd)
+{
+	int i;
+
+	for (i = 0; fz_world.rdma && i < 200 &&
+	     (fz_carried(fd) & 15) != L5_TRANSPORT_RDMA; i++)
+		usleep(1000);
+}
+
 static int make(uint32_t proto, uint32_t type, unsigned int kind)
 {
 	static const int own[] = { AF_INET, AF_INET6, AF_UNIX };
@@ -111,6 +133,8 @@ FZ_DO(pair)
 		small_buffers(l);
 		small_buffers(n);
 	}
+	want_rdma(l, proto_of(c->a), c->s + c->t);
+	want_rdma(n, proto_of(c->a), c->s + c->t);
 	s = -1;
 	if (!connect(n, (void *)&at, len) || errno == EINPROGRESS ||
 	    errno == EINTR) {
@@ -118,6 +142,8 @@ FZ_DO(pair)
 		for (i = 0; i < 5 && s < 0; i++)
 			s = accept4(l, NULL, NULL, type & SOCK_NONBLOCK);
 	}
+	if (s >= 0 && (c->s + c->t) % 3 == 1)
+		await_rdma(n);
 	close(l);
 	fz_put(c->s, n);
 	if (s < 0)
@@ -139,6 +165,7 @@ FZ_DO(listener)
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (c->b & FZ_PAIR_SMALL)
 		small_buffers(fd);
+	want_rdma(fd, proto_of(c->a), c->t);
 	fz_put(c->t, fd);
 	if (fz_do_bind(&bind))
 		return -errno;
@@ -155,6 +182,7 @@ FZ_DO(dial)
 
 	if (fd < 0)
 		return -errno;
+	want_rdma(fd, proto_of(c->a), c->s);
 	fz_put(c->t, fd);
 	return fz_do_connect(&connect);
 }

@@ -54,6 +54,7 @@ struct fz_log {
  * struct fz_world - what is the same for all workers of a run
  * @family: the number of AF_L5
  * @plain: no AF_L5 here: the bootstrap's own families in its place
+ * @rdma: addresses are of an RDMA device, which most sockets are to use
  * @far: a second network namespace, or -1
  * @home: the first
  * @ticks_ms: so often a call that sleeps is interrupted
@@ -62,6 +63,7 @@ struct fz_log {
 struct fz_world {
 	int family;
 	bool plain;
+	bool rdma;
 	int far;
 	int home;
 	int ticks_ms;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "l5test.h"
+#include "rdma_here.h"
 #include "watch.h"
 
 int fz_selftest(void);
@@ -28,6 +29,7 @@ static const struct option options[] = {
 	{ "fresh", no_argument, NULL, 'f' },
 	{ "plain", no_argument, NULL, 'p' },
 	{ "trace", no_argument, NULL, 'T' },
+	{ "rdma", no_argument, NULL, 'R' },
 	{ "print", no_argument, NULL, 'P' },
 	{ "selftest", no_argument, NULL, 'S' },
 	{ }
@@ -49,6 +51,7 @@ static void usage(void)
 	      "  --fresh        programs by the seed alone: none is changed\n"
 	      "  --plain        TCP and AF_UNIX in place of AF_L5\n"
 	      "  --trace        print each call and what it returned\n"
+	      "  --rdma         over an RDMA device of this machine, one worker\n"
 	      "  --print        print programs instead of running them\n"
 	      "  --selftest     of the generator\n", stderr);
 	exit(2);
@@ -177,6 +180,9 @@ int main(int argc, char **argv)
 		case 'p':
 			fz_world.plain = true;
 			break;
+		case 'R':
+			fz_world.rdma = true;
+			break;
 		case 'T':
 			fz_world.trace = true;
 			break;
@@ -208,6 +214,13 @@ int main(int argc, char **argv)
 	fz_world.family = l5_family();
 	if (!fz_world.plain)
 		l5_or_skip();
+	if (fz_world.rdma && !rdma_here()) {
+		fputs("# no RDMA device can be made here\n", stderr);
+		return 4;
+	}
+	/* they would not know whose is what is left */
+	if (fz_world.rdma)
+		plan.workers = 1;
 	fail_all();
 	ret = minimise ? fz_minimise(&plan) : fz_run(&plan);
 	printf("%s 1 fuzz.run\n", ret ? "not ok" : "ok");

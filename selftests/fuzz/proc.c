@@ -29,6 +29,12 @@ static const struct {
 	{ "/proc/sys/net/ipv4/tcp_abort_on_overflow", 1 },
 	{ "/proc/sys/net/core/somaxconn", 4096 },
 	{ "/proc/sys/net/ipv6/bindv6only", 1 },
+	{ "/proc/sys/net/l5/rdma_notify", 4 },
+	{ "/proc/sys/net/l5/rdma_ms", 1000 },
+	{ "/proc/sys/net/l5/rdma_poll", 1 },
+	{ "/proc/sys/net/l5/rdma_chain", 1 },
+	{ "/proc/sys/net/l5/rdma_safe", 15 },
+	{ "/proc/sys/net/l5/rdma_max", 64 },
 };
 
 static char was[FZ_SYSCTLS][32];

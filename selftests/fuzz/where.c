@@ -10,6 +10,7 @@
 #include <sys/un.h>
 
 #include "exec.h"
+#include "rdma_here.h"
 
 #define PORT	5001
 
@@ -19,6 +20,8 @@ static socklen_t v4(struct sockaddr_storage *to, const char *host, int port)
 
 	in->sin_family = AF_INET;
 	in->sin_port = htons(port);
+	if (fz_world.rdma && !strcmp(host, "127.0.0.1"))
+		host = RDMA_HERE;
 	inet_pton(AF_INET, host, &in->sin_addr);
 	return sizeof(*in);
 }
