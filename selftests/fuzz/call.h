@@ -36,6 +36,7 @@
 	X(CONNECT, "connect", 30) /* s, t; address, length: to t */	\
 	X(ACCEPT, "accept", 50)	/* s, t; flags, address */		\
 	X(UNCONNECT, "unconnect", 25) /* s; -, length */		\
+	X(RELISTEN, "relisten", 20) /* s; backlog: after a disconnect */ \
 	X(SHUTDOWN, "shutdown", 18) /* s; how */			\
 	X(CLOSE, "close", 30)	/* s */					\
 	X(DUP, "dup", 12)	/* s, t; way */				\
@@ -93,6 +94,8 @@ enum fz_kind { FZ_KIND_L5, FZ_KIND_PLAIN, FZ_KIND_ODD };
 #define FZ_PAIR_PLAIN_SERVER	0x2
 #define FZ_PAIR_NONBLOCK	0x4
 #define FZ_PAIR_SMALL		0x8	/* buffers, hence rings */
+#define FZ_PAIR_REUSE	0x20	/* SO_REUSEPORT: more than one */
+#define FZ_PAIR_V4		0x10	/* a client of the other family */
 
 /* A lane is a thread, or a process that has copies of all slots. */
 #define FZ_SPAWN_THREAD		0

@@ -79,6 +79,8 @@ static socklen_t value(const struct fz_call *c, uint8_t *to)
 		return number(to, 0x80000000);
 	case FZ_VAL_SMALL:
 		return number(to, WORD(c) % 100000);
+	case FZ_VAL_INET:
+		return number(to, AF_INET);
 	case FZ_VAL_ANY:
 		return number(to, WORD(c));
 	case FZ_VAL_BYTES:

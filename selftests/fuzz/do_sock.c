@@ -4,7 +4,9 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "exec.h"
@@ -163,6 +165,8 @@ FZ_DO(listener)
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (c->b & FZ_PAIR_REUSE)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
 	if (c->b & FZ_PAIR_SMALL)
 		small_buffers(fd);
 	want_rdma(fd, proto_of(c->a), c->t);
@@ -172,19 +176,39 @@ FZ_DO(listener)
 	return FZ_RET(listen(fd, 5));
 }
 
+/* The same port, by IPv4: who listens by IPv6 may hear that, too. */
+static socklen_t by_v4(struct sockaddr_storage *at)
+{
+	struct sockaddr_in6 *in6 = (void *)at;
+	struct sockaddr_in in = { .sin_family = AF_INET };
+
+	in.sin_port = in6->sin6_port;
+	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	memcpy(at, &in, sizeof(in));
+	return sizeof(in);
+}
+
 FZ_DO(dial)
 {
-	int fd = make(proto_of(c->a), SOCK_STREAM |
-		      (c->b & FZ_PAIR_NONBLOCK ? SOCK_NONBLOCK : 0),
-		      c->b & FZ_PAIR_PLAIN_CLIENT ? FZ_KIND_PLAIN :
-		      FZ_KIND_L5);
-	struct fz_call connect = { .s = c->t, .t = c->s, .a = c->a };
+	struct sockaddr_storage at;
+	socklen_t len = fz_target(c->a, c->s, &at);
+	uint32_t proto;
+	int fd;
 
+	if (c->b & FZ_PAIR_V4 && at.ss_family == AF_INET6)
+		len = by_v4(&at);
+	/* IPV6_ADDRFORM makes it another one than the slot was made for */
+	proto = at.ss_family == AF_INET ? L5PROTO_INET :
+		at.ss_family == AF_INET6 ? L5PROTO_INET6 :
+		at.ss_family == AF_UNIX ? L5PROTO_UNIX : proto_of(c->a);
+	fd = make(proto, SOCK_STREAM |
+		  (c->b & FZ_PAIR_NONBLOCK ? SOCK_NONBLOCK : 0),
+		  c->b & FZ_PAIR_PLAIN_CLIENT ? FZ_KIND_PLAIN : FZ_KIND_L5);
 	if (fd < 0)
 		return -errno;
-	want_rdma(fd, proto_of(c->a), c->s);
+	want_rdma(fd, proto, c->s);
 	fz_put(c->t, fd);
-	return fz_do_connect(&connect);
+	return FZ_RET(connect(fd, (void *)&at, len));
 }
 
 FZ_DO(bind)
@@ -232,6 +256,16 @@ FZ_DO(unconnect)
 
 	return FZ_RET(connect(fz_fd(c->s), (void *)&at,
 			      fz_addr_len(c->b, len)));
+}
+
+FZ_DO(relisten)
+{
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+	int fd = fz_fd(c->s);
+
+	if (connect(fd, &none, sizeof(none)))
+		return -errno;
+	return FZ_RET(listen(fd, c->a));
 }
 
 FZ_DO(shutdown)

@@ -262,6 +262,7 @@ static long (*const calls[FZ_OP_COUNT])(const struct fz_call *c) = {
 	[FZ_CONNECT] = fz_do_connect,
 	[FZ_ACCEPT] = fz_do_accept,
 	[FZ_UNCONNECT] = fz_do_unconnect,
+	[FZ_RELISTEN] = fz_do_relisten,
 	[FZ_SHUTDOWN] = fz_do_shutdown,
 	[FZ_CLOSE] = fz_do_close,
 	[FZ_DUP] = fz_do_dup,

@@ -148,6 +148,7 @@ FZ_DO(listen);
 FZ_DO(connect);
 FZ_DO(accept);
 FZ_DO(unconnect);
+FZ_DO(relisten);
 FZ_DO(shutdown);
 FZ_DO(close);
 FZ_DO(dup);

@@ -224,7 +224,7 @@ static uint32_t where_is(struct model *m, uint8_t l)
 
 	if (once(m, 12))
 		return some_addr(m, m->proto[l]);
-	return once(m, 4) ? m->addr[l] : of[m->proto[l] % 3];
+	return m->addr[l] && once(m, 4) ? m->addr[l] : of[m->proto[l] % 3];
 }
 
 /* Both in one: what listens, and where */
@@ -237,6 +237,8 @@ static void gen_listener(struct model *m, struct fz_call *c)
 	c->b = once(m, 2) ? FZ_PAIR_NONBLOCK : 0;
 	if (once(m, 6))
 		c->b |= FZ_PAIR_SMALL;
+	if (once(m, 4))
+		c->b |= FZ_PAIR_REUSE;
 	if (once(m, 10))
 		c->b |= FZ_PAIR_PLAIN_SERVER;
 	put(m, c->t, HAS_LISTEN, proto);
@@ -270,6 +272,8 @@ static void gen_dial(struct model *m, struct fz_call *c)
 	c->b = once(m, 2) ? FZ_PAIR_NONBLOCK : 0;
 	if (once(m, 10))
 		c->b |= FZ_PAIR_PLAIN_CLIENT;
+	if (once(m, 4))
+		c->b |= FZ_PAIR_V4;
 	put(m, c->t, HAS_CONN, proto_of(c->a));
 	dialled(m, c->t, l);
 }
@@ -345,6 +349,14 @@ static void gen_unconnect(struct model *m, struct fz_call *c)
 	c->s = slot(m, HAS_CONN | HAS_LISTEN);
 	c->b = some_length(m);
 	put(m, c->s, HAS_IDLE, m->proto[c->s]);
+}
+
+/* One that was connected serves now, with all that it has been through. */
+static void gen_relisten(struct model *m, struct fz_call *c)
+{
+	c->s = slot(m, HAS_CONN);
+	c->a = 1 + pick(m, 5);
+	put(m, c->s, HAS_LISTEN, m->proto[c->s]);
 }
 
 static void gen_shutdown(struct model *m, struct fz_call *c)
@@ -495,6 +507,8 @@ static void some_option(struct model *m, struct fz_call *c)
 		c->b = pick(m, once(m, 20) ? 64 : 48);
 	}
 	what = once(m, 3) ? pick(m, FZ_VALUES) : pick(m, FZ_VAL_BYTES);
+	if (c->a == FZ_SOL_IPV6 && c->b == IPV6_ADDRFORM && !once(m, 4))
+		what = FZ_VAL_INET;
 	c->v = what | some_length(m) << 8 | (fz_next(m->r) & 0xffffffff) << 32;
 }
 
@@ -771,6 +785,7 @@ static const struct rule rules[FZ_OP_COUNT] = {
 	[FZ_CONNECT] = { gen_connect, HAS_IDLE },
 	[FZ_ACCEPT] = { gen_accept, HAS_LISTEN },
 	[FZ_UNCONNECT] = { gen_unconnect, HAS_CONN | HAS_LISTEN },
+	[FZ_RELISTEN] = { gen_relisten, HAS_CONN },
 	[FZ_SHUTDOWN] = { gen_shutdown, HAS_CONN | HAS_LISTEN },
 	[FZ_CLOSE] = { gen_close, HAS_FD },
 	[FZ_DUP] = { gen_dup, HAS_FD },
@@ -927,6 +942,7 @@ static void model_follow(struct model *m, const struct fz_prog *p, uint32_t n)
 			m->addr[s] = c->a;
 			break;
 		case FZ_LISTEN:
+		case FZ_RELISTEN:
 			put(m, s, HAS_LISTEN, m->proto[s]);
 			break;
 		case FZ_LISTENER:

@@ -48,7 +48,8 @@ enum fz_level {
 /* Values of options: bits 0 to 7; the length is in 8 to 15, a word above */
 enum fz_value {
 	FZ_VAL_0, FZ_VAL_1, FZ_VAL_MINUS, FZ_VAL_MAX, FZ_VAL_MIN, FZ_VAL_SMALL,
-	FZ_VAL_ANY, FZ_VAL_ZEROS, FZ_VAL_BYTES, FZ_VAL_LO, FZ_VAL_TLS,
+	FZ_VAL_INET, FZ_VAL_ANY, FZ_VAL_ZEROS, FZ_VAL_BYTES, FZ_VAL_LO,
+	FZ_VAL_TLS,
 	FZ_VAL_RENO, FZ_VAL_LINGER, FZ_VAL_TIME, FZ_VAL_FILTER, FZ_VAL_BAD,
 	FZ_VALUES
 };
