@@ -29,10 +29,18 @@ bool fz_map_begin(void)
 	return arena != MAP_FAILED;
 }
 
-/* In one step, so that nothing else gets the place. */
+/*
+ * In one step, so that nothing else gets the place. What fails for a want of
+ * memory, which a program may have asked for, fails once.
+ */
 static void vacate(unsigned int m)
 {
-	mmap(fz_at(m), FZ_ROOM, PROT_NONE, NOTHING | MAP_FIXED, -1, 0);
+	int i;
+
+	for (i = 0; i < 3; i++)
+		if (mmap(fz_at(m), FZ_ROOM, PROT_NONE, NOTHING | MAP_FIXED,
+			 -1, 0) != MAP_FAILED)
+			break;
 	__atomic_store_n(&fz_map[m % FZ_MAPS].len, 0, __ATOMIC_RELAXED);
 }
 
@@ -71,8 +79,13 @@ static long place(unsigned int m, unsigned int slot, uint32_t region,
 	if (len > FZ_ROOM)
 		return -ENOMEM;
 	p = mmap(fz_at(m), len, prot, flags | MAP_FIXED, fz_fd(slot), off);
-	if (p == MAP_FAILED)
-		return -errno;
+	if (p == MAP_FAILED) {
+		long err = -errno;
+
+		/* it may have gone half-way, and left a hole */
+		vacate(m);
+		return err;
+	}
 	map->region = region;
 	map->slot = slot;
 	__atomic_store_n(&map->len, len, __ATOMIC_RELEASE);
