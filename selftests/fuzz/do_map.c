@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Mappings of rings, and hostile words in them. Each slot has its own part of
+ * the address space, which is never anything else: what is not mapped is there
+ * without rights, so that a word that comes late hits nothing.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+
+#include "exec.h"
+#include "words.h"
+#include "../../kmod/areas.h"
+
+struct fz_map fz_map[FZ_MAPS];
+static uint8_t *arena;
+
+#define NOTHING	(MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
+
+uint8_t *fz_at(unsigned int m)
+{
+	return arena + m % FZ_MAPS * FZ_ROOM;
+}
+
+bool fz_map_begin(void)
+{
+	arena = mmap(NULL, FZ_MAPS * FZ_ROOM, PROT_NONE, NOTHING, -1, 0);
+	return arena != MAP_FAILED;
+}
+
+/*
+ * In one step, so that nothing else gets the place. What fails for a want of
+ * memory, which a program may have asked for, fails once.
+ */
+static void vacate(unsigned int m)
+{
+	int i;
+
+	for (i = 0; i < 3; i++)
+		if (mmap(fz_at(m), FZ_ROOM, PROT_NONE, NOTHING | MAP_FIXED,
+			 -1, 0) != MAP_FAILED)
+			break;
+	__atomic_store_n(&fz_map[m % FZ_MAPS].len, 0, __ATOMIC_RELAXED);
+}
+
+void fz_map_reset(void)
+{
+	unsigned int m;
+
+	for (m = 0; m < FZ_MAPS; m++)
+		if (fz_map[m].len)
+			vacate(m);
+}
+
+/*
+ * A child has no mapping of rings, but holes in their places, unless somebody
+ * asked for it (MADV_DOFORK).
+ */
+void fz_map_forked(void)
+{
+	unsigned int m;
+
+	for (m = 0; m < FZ_MAPS; m++) {
+		size_t len = fz_map[m].len;
+
+		if (len && mmap(fz_at(m), len, PROT_NONE, NOTHING |
+				MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED)
+			fz_map[m].len = 0;
+	}
+}
+
+static long place(unsigned int m, unsigned int slot, uint32_t region,
+		  uint64_t off, size_t len, int prot, int flags)
+{
+	struct fz_map *map = &fz_map[m % FZ_MAPS];
+	void *p;
+
+	if (len > FZ_ROOM)
+		return -ENOMEM;
+	p = mmap(fz_at(m), len, prot, flags | MAP_FIXED, fz_fd(slot), off);
+	if (p == MAP_FAILED) {
+		long err = -errno;
+
+		/* it may have gone half-way, and left a hole */
+		vacate(m);
+		return err;
+	}
+	map->region = region;
+	map->slot = slot;
+	__atomic_store_n(&map->len, len, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* 0 if it has no rings, or none that can be mapped */
+static size_t ring_size(int fd, uint32_t region)
+{
+	struct l5_map_info info = { .size = sizeof(info) };
+
+	if (ioctl(fd, L5_IOC_MAP_INFO, &info))
+		return 0;
+	if (region == L5_MMAP_TX >> 32)
+		return info.tx_size;
+	return region == L5_MMAP_RX >> 32 ? info.rx_size : 4096;
+}
+
+static const struct {
+	uint32_t region;
+	int prot;
+} areas[] = {
+	{ L5_MMAP_OWN >> 32, PROT_READ | PROT_WRITE },
+	{ L5_MMAP_PEER >> 32, PROT_READ },
+	{ L5_MMAP_STATE >> 32, PROT_READ },
+	{ L5_MMAP_TX >> 32, PROT_READ | PROT_WRITE },
+	{ L5_MMAP_RX >> 32, PROT_READ },
+};
+
+FZ_DO(map)
+{
+	long ret = 0;
+	unsigned int i;
+	size_t len;
+
+	for (i = 0; i < ARRAY_SIZE(areas) && !ret; i++) {
+		len = ring_size(fz_fd(c->s), areas[i].region);
+		if (i >= 3)
+			len *= 2;
+		ret = len ? place(c->t + i, c->s, areas[i].region,
+				  (uint64_t)areas[i].region << 32, len,
+				  areas[i].prot, MAP_SHARED) : -EINVAL;
+	}
+	return ret;
+}
+
+FZ_DO(mmap)
+{
+	uint64_t off = ((uint64_t)c->a << 32 ^ c->v) & ~4095ULL;
+	size_t right = ring_size(fz_fd(c->s), c->a), len;
+
+	switch (c->b & 0xff) {
+	case 1:
+		len = 4096;
+		break;
+	case 2:
+		len = 2 * right;
+		break;
+	case 3:
+		len = right / 2;
+		break;
+	case 4:
+		len = right + 4096;
+		break;
+	case 5:
+		len = 1 << 20;
+		break;
+	default:
+		len = right;
+	}
+	/* without a kind there is no mapping at all, and 3 is a new kind */
+	return place(c->t, c->s, c->a, off, len, c->b >> 8 & 15,
+		     c->b >> 16 & 3 ?: MAP_SHARED);
+}
+
+static size_t map_len(unsigned int m)
+{
+	return __atomic_load_n(&fz_map[m % FZ_MAPS].len, __ATOMIC_ACQUIRE);
+}
+
+/* The whole or a part: false if nothing is there. */
+static bool part(unsigned int m, uint32_t kind, uint8_t **at, size_t *len)
+{
+	*at = fz_at(m);
+	*len = map_len(m);
+	if (!*len)
+		return false;
+	switch (kind % FZ_PARTS) {
+	case 1:
+		*len = 4096;
+		break;
+	case 2:
+		*at += *len - 4096;
+		*len = 4096;
+		break;
+	case 3:
+		*at += *len / 2 & ~4095UL;
+		*len = 4096;
+		break;
+	}
+	return true;
+}
+
+FZ_DO(munmap)
+{
+	uint8_t *at;
+	size_t len;
+
+	if (!part(c->t, c->a, &at, &len))
+		return -EINVAL;
+	if (!c->a) {
+		vacate(c->t);
+		return 0;
+	}
+	if (munmap(at, len))
+		return -errno;
+	/* what can be cut in two was none of a ring's */
+	mmap(at, len, PROT_NONE, NOTHING | MAP_FIXED, -1, 0);
+	return 0;
+}
+
+FZ_DO(mprotect)
+{
+	uint8_t *at;
+	size_t len;
+
+	if (!part(c->t, c->b, &at, &len))
+		return -EINVAL;
+	return FZ_RET(mprotect(at, len, c->a & 7));
+}
+
+FZ_DO(madvise)
+{
+	static const int advice[FZ_ADVICES] = {
+		MADV_WILLNEED, MADV_DONTNEED, MADV_FREE, MADV_REMOVE,
+		MADV_DONTFORK, MADV_DOFORK, MADV_HUGEPAGE, MADV_MERGEABLE,
+		MADV_WIPEONFORK, 20 /* COLD */, 21 /* PAGEOUT */,
+		22 /* POPULATE_READ */, 23 /* POPULATE_WRITE */,
+		25 /* COLLAPSE */,
+	};
+	uint8_t *at;
+	size_t len;
+
+	if (!part(c->t, c->b, &at, &len))
+		return -EINVAL;
+	return FZ_RET(madvise(at, len, advice[c->a % FZ_ADVICES]));
+}
+
+FZ_DO(mremap)
+{
+	uint8_t *at = fz_at(c->t), *to = fz_at(c->t + 1);
+	size_t len = map_len(c->t);
+	void *p;
+
+	if (!len)
+		return -EINVAL;
+	switch (c->a % 4) {
+	case 0:
+		return FZ_RET((long)mremap(at, len, len + 4096, 0)) < 0;
+	case 1:
+		return FZ_RET((long)mremap(at, len, len / 2, 0)) < 0;
+	default:
+		/* moved, or once more elsewhere */
+		p = mremap(at, c->a & 1 ? 0 : len, len,
+			   MREMAP_MAYMOVE | MREMAP_FIXED, to);
+		if (p == MAP_FAILED)
+			return -errno;
+		fz_map[(c->t + 1) % FZ_MAPS] = fz_map[c->t % FZ_MAPS];
+		if (!(c->a & 1))
+			vacate(c->t);
+		return 0;
+	}
+}
+
+/* The part of the same end that shows @region, if that is mapped */
+static void *beside(const struct fz_map *map, uint64_t region, size_t *len)
+{
+	unsigned int m;
+
+	for (m = 0; m < FZ_MAPS; m++)
+		if (map_len(m) && fz_map[m].region == region >> 32 &&
+		    fz_map[m].slot == map->slot) {
+			if (len)
+				*len = fz_map[m].len;
+			return fz_at(m);
+		}
+	return NULL;
+}
+
+/* What of the end that slot @m is of is mapped */
+static void view(unsigned int m, struct fz_view *v)
+{
+	const struct fz_map *map = &fz_map[m % FZ_MAPS];
+
+	memset(v, 0, sizeof(*v));
+	v->own = beside(map, L5_MMAP_OWN, NULL);
+	v->peer = beside(map, L5_MMAP_PEER, NULL);
+	v->tx = beside(map, L5_MMAP_TX, &v->tx_len);
+}
+
+FZ_DO(poke)
+{
+	struct fz_view v;
+	volatile long ret = -EFAULT;
+
+	if (!map_len(c->t))
+		return -EINVAL;
+	view(c->t, &v);
+	FZ_TRY(ret = fz_poke(&v, c->a, c->b, c->v));
+	return ret;
+}
+
+FZ_DO(flood)
+{
+	struct fz_view v;
+	volatile long ret = -EFAULT;
+
+	if (!map_len(c->t))
+		return -EINVAL;
+	view(c->t, &v);
+	FZ_TRY(ret = fz_flood(&v, c->a, c->b));
+	return ret;
+}
+
+static long read_all(volatile const uint8_t *at, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len; i += 4096)
+		(void)at[i];
+	return 0;
+}
+
+FZ_DO(look)
+{
+	volatile const uint8_t *at = fz_at(c->t);
+	volatile long ret = -EFAULT;
+	size_t len = map_len(c->t);
+
+	FZ_TRY(ret = read_all(at, len));
+	return ret;
+}

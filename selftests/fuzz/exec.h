@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Who makes the calls: what they share. A worker is a process that runs one
+ * program after the other; a program has lanes, threads and processes of it.
+ */
+#ifndef FZ_EXEC_H
+#define FZ_EXEC_H
+
+#include <setjmp.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "call.h"
+#include "cover.h"
+#include "pool.h"
+
+/* How much of the address space a mapping may take */
+#define FZ_ROOM		(16UL << 20)
+#define FZ_BYTES	0x100000UL
+
+/**
+ * struct fz_map - what is in a slot of mappings
+ * @len: bytes mapped, 0 for nothing
+ * @region: the upper half of the offset in the socket's file
+ * @slot: of the socket
+ */
+struct fz_map {
+	size_t len;
+	uint32_t region;
+	uint32_t slot;
+};
+
+/**
+ * struct fz_log - in memory that the parent shares: what a worker is at
+ * @prog: the program that runs
+ * @at: the call that each lane is at, and one; 0 before the first
+ * @calls: that were made
+ * @programs: that were run
+ * @running: between the beginning and the end of a program
+ * @changed: what proc.c has to take back when it ends
+ * @complaint: of the kernel, empty if there was none
+ */
+struct fz_log {
+	struct fz_prog prog;
+	uint32_t at[FZ_LANES];
+	uint64_t calls;
+	uint64_t programs;
+	uint32_t running;
+	uint32_t changed;
+	char complaint[200];
+};
+
+/**
+ * struct fz_world - what is the same for all workers of a run
+ * @family: the number of AF_L5
+ * @plain: no AF_L5 here: the bootstrap's own families in its place
+ * @rdma: addresses are of an RDMA device, which most sockets are to use
+ * @far: a second network namespace, or -1
+ * @home: the first
+ * @ticks_ms: so often a call that sleeps is interrupted
+ * @trace: print each call and what it returned
+ */
+struct fz_world {
+	int family;
+	bool plain;
+	bool rdma;
+	int far;
+	int home;
+	int ticks_ms;
+	bool trace;
+};
+
+extern struct fz_world fz_world;
+extern struct fz_log *fz_log;
+extern struct fz_map fz_map[FZ_MAPS];
+extern uint8_t fz_bytes[FZ_BYTES];
+extern int fz_memfd;
+
+/*
+ * Once a worker; then a program, and what it left is taken away. True if it
+ * reached something new.
+ */
+bool fz_exec_begin(struct fz_cover *cover);
+bool fz_exec(const struct fz_prog *p);
+
+/* Where descriptors of the worker itself begin, which no program closes */
+#define FZ_OWN_FDS	200
+
+/* A descriptor moves there. */
+int fz_own_fd(int fd);
+
+/* What is in a slot, -1 for nothing; what was in it is closed. */
+int fz_fd(unsigned int s);
+void fz_put(unsigned int s, int fd);
+int fz_take(unsigned int s);
+
+/* Where the mapping of a slot is, if there is one. */
+uint8_t *fz_at(unsigned int m);
+
+/* A buffer of at least @len bytes, good or bad: an &enum fz_buf */
+void *fz_buf(unsigned int kind, size_t len);
+
+/*
+ * Touch memory that may not be there: the statement is left at the signal,
+ * which has no other effect.
+ */
+extern __thread sigjmp_buf fz_jump;
+extern __thread volatile int fz_jumps;
+#define FZ_TRY(statement) do {						\
+	if (!sigsetjmp(fz_jump, 0)) {					\
+		fz_jumps = 1;						\
+		statement;						\
+	}								\
+	fz_jumps = 0;							\
+} while (0)
+
+/* kmsg.c: a line that no kernel should print, since the last time */
+void fz_kmsg_begin(void);
+bool fz_kmsg_complains(char *to, size_t room);
+
+/* where.c */
+socklen_t fz_address(uint32_t which, struct sockaddr_storage *to);
+socklen_t fz_addr_len(uint32_t kind, socklen_t right);
+int fz_family_of(uint32_t which);
+
+/* Whom to connect to: as above, or the name of the socket in slot @s */
+socklen_t fz_target(uint32_t which, unsigned int s,
+		    struct sockaddr_storage *to);
+
+/* L5_TRANSPORT and, above four bits, L5_REASON; 0 if it has none */
+long fz_carried(int fd);
+
+/* A call's return value, or -errno */
+#define FZ_RET(call) ({							\
+	long ret_ = (call);						\
+									\
+	ret_ < 0 ? -(long)errno : ret_;					\
+})
+
+/* The calls, by name */
+#define FZ_DO(name)	long fz_do_##name(const struct fz_call *c)
+FZ_DO(socket);
+FZ_DO(pair);
+FZ_DO(listener);
+FZ_DO(dial);
+FZ_DO(bind);
+FZ_DO(listen);
+FZ_DO(connect);
+FZ_DO(accept);
+FZ_DO(unconnect);
+FZ_DO(relisten);
+FZ_DO(shutdown);
+FZ_DO(close);
+FZ_DO(dup);
+FZ_DO(name);
+FZ_DO(send);
+FZ_DO(recv);
+FZ_DO(pass);
+FZ_DO(poll);
+FZ_DO(epoll);
+FZ_DO(epoll_ctl);
+FZ_DO(epoll_wait);
+FZ_DO(pipe);
+FZ_DO(unix);
+FZ_DO(getopt);
+FZ_DO(setopt);
+FZ_DO(ioctl);
+FZ_DO(map_info);
+FZ_DO(fcntl);
+FZ_DO(file);
+FZ_DO(map);
+FZ_DO(mmap);
+FZ_DO(munmap);
+FZ_DO(mprotect);
+FZ_DO(madvise);
+FZ_DO(mremap);
+FZ_DO(poke);
+FZ_DO(flood);
+FZ_DO(look);
+FZ_DO(netns);
+FZ_DO(sysctl);
+FZ_DO(rule);
+FZ_DO(read_proc);
+FZ_DO(sleep);
+FZ_DO(uring);
+FZ_DO(destroy);
+
+/* What calls changed that outlives their program is as it was. */
+void fz_proc_begin(void);
+void fz_proc_reset(void);
+void fz_netns_reset(void);
+void fz_map_reset(void);
+void fz_map_forked(void);
+bool fz_map_begin(void);
+
+#endif /* FZ_EXEC_H */

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ends.h"
+#include "rdma_here.h"
+#include "watch.h"
+
+/* How long a worker lives, guards and their namespaces, and what hangs */
+#define BATCH_MS	(fz_world.rdma ? 20000 : 3000)
+#define ROUND_MS	20000
+#define HANG_MS		((plan->brief ? 5000 : 20000) * l5_slow())
+#define LEFT_MS		((plan->brief ? 5000 : 60000) * l5_slow())
+
+/* So many programs of a worker are written down, and how large each is. */
+#define WRITTEN		4
+#define WRITTEN_SIZE	8192
+
+/* In memory that all generations share */
+struct shared {
+	struct fz_log log[FZ_WORKERS];
+	uint64_t next[FZ_WORKERS];
+	uint32_t restarts;
+	uint32_t checks;
+	struct fz_cover cover;
+};
+
+static struct shared *shared;
+static const struct fz_plan *plan;
+static int64_t run_end;
+
+static uint64_t calls_made(void)
+{
+	uint64_t sum = 0;
+	unsigned int w;
+
+	for (w = 0; w < plan->workers; w++)
+		sum += __atomic_load_n(&shared->log[w].calls, __ATOMIC_RELAXED);
+	return sum;
+}
+
+static bool enough(void)
+{
+	return l5_now_ms() >= run_end ||
+	       (plan->most && calls_made() >= plan->most);
+}
+
+/* --- the worker */
+
+/* Before it runs: this is what is left if the whole machine goes down. */
+static void write_down(int dir, unsigned int w, const struct fz_prog *p)
+{
+	static char text[WRITTEN_SIZE];
+	char name[32];
+	FILE *f;
+	int fd;
+
+	if (dir < 0)
+		return;
+	memset(text, '\n', sizeof(text));
+	f = fmemopen(text, sizeof(text) - 1, "w");
+	if (!f)
+		return;
+	fz_print(f, "", p, NULL);
+	fclose(f);
+	snprintf(name, sizeof(name), "worker.%u.%u", w,
+		 (unsigned int)(shared->log[w].programs % WRITTEN));
+	fd = openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return;
+	if (pwrite(fd, text, sizeof(text), 0) < 0)
+		perror("# fuzz: what runs cannot be written down");
+	close(fd);
+}
+
+/* The next program of worker @w; false if there is none. */
+static bool make_program(unsigned int w, struct fz_prog *p)
+{
+	uint64_t i = shared->next[w]++, number;
+	const struct fz_prog *from, *other;
+	struct fz_rnd r;
+
+	if (plan->times && i >= plan->times)
+		return false;
+	if (plan->one) {
+		*p = *plan->one;
+		return true;
+	}
+	number = plan->from + w + i * plan->workers;
+	r = fz_rnd_of(~plan->seed, number);
+	from = plan->guide && !fz_once_in(&r, 4) ?
+		fz_cover_some(&shared->cover, &r) : NULL;
+	other = from ? fz_cover_some(&shared->cover, &r) : NULL;
+	if (other)
+		fz_mutate(p, from, other, plan->seed, number, plan->lanes);
+	else
+		fz_gen(p, plan->seed, number, plan->lanes);
+	return true;
+}
+
+static void limits(void)
+{
+	static const struct {
+		int what;
+		rlim_t most;
+	} limit[] = {
+		{ RLIMIT_NOFILE, 256 }, { RLIMIT_CORE, 0 },
+		{ RLIMIT_FSIZE, 64 << 20 }, { RLIMIT_CPU, 600 },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(limit); i++) {
+		struct rlimit l = { limit[i].most, limit[i].most };
+
+		setrlimit(limit[i].what, &l);
+	}
+}
+
+static void worker(unsigned int w, int dir)
+{
+	int64_t end = l5_now_ms() + BATCH_MS;
+	struct fz_prog p;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	limits();
+	fz_log = &shared->log[w];
+	fz_log->running = 0;
+	if (dir >= 0)
+		dir = fz_own_fd(dir);
+	/* what it needs of its own is above what programs may close */
+	fz_world.home = fz_world.home < 0 ? -1 : fz_own_fd(fz_world.home);
+	fz_world.far = fz_world.far < 0 ? -1 : fz_own_fd(fz_world.far);
+	if (!fz_exec_begin(&shared->cover)) {
+		perror("# fuzz: no worker");
+		_exit(2);
+	}
+	fz_kmsg_begin();
+	while (l5_now_ms() < end && !enough() && make_program(w, &p)) {
+		write_down(dir, w, &p);
+		if (fz_exec(&p) && !plan->one)
+			fz_cover_keep(&shared->cover, &p);
+		if (fz_kmsg_complains(fz_log->complaint,
+				      sizeof(fz_log->complaint)))
+			_exit(3);
+	}
+	_exit(0);
+}
+
+/* --- the guard */
+
+static void tell(unsigned int w, const char *what)
+{
+	const struct fz_log *log = &shared->log[w];
+
+	l5_fatal("fuzz: %s (seed %" PRIu64 ", worker %u, after %" PRIu64
+		 " calls)", what, plan->seed, w, log->calls);
+	fz_print(stderr, "# ", &log->prog, log->at);
+	fflush(stderr);
+}
+
+/* Where all of ours are in the kernel */
+static void stacks(void)
+{
+	sh("for t in /proc/[0-9]*/task/[0-9]*; do "
+	   "[ \"$(cat $t/comm 2>/dev/null)\" = fuzz ] || continue; "
+	   "echo \"# $t $(cat $t/syscall)\"; sed 's/^/#   /' $t/stack; "
+	   "done 2>/dev/null");
+}
+
+/* Its pid in this namespace; what it leaves dies with it. */
+static pid_t start(void)
+{
+	pid_t pid = syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0);
+
+	return pid < 0 ? fork() : pid;
+}
+
+/* Kills what hangs. Its status; -1 if it did not even die. */
+static int wait_worker(unsigned int w, pid_t pid, bool *hung)
+{
+	int64_t since = l5_now_ms();
+	uint64_t last = 0, now;
+	int status;
+
+	*hung = false;
+	while (!waitpid(pid, &status, WNOHANG)) {
+		now = shared->log[w].calls + shared->log[w].programs;
+		if (now != last) {
+			last = now;
+			since = l5_now_ms();
+		}
+		if (!*hung && l5_now_ms() - since > HANG_MS) {
+			*hung = true;
+			tell(w, "it hangs");
+			stacks();
+			kill(pid, SIGKILL);
+		} else if (l5_now_ms() - since > 2 * HANG_MS) {
+			l5_fatal("fuzz: not even SIGKILL ends it");
+			stacks();
+			return -1;
+		}
+		usleep(20000);
+	}
+	return status;
+}
+
+/* Lines of /proc/net/l5 without the first */
+static int sockets_here(void)
+{
+	FILE *f = fopen("/proc/net/l5", "re");
+	int n = -1, ch;
+
+	if (!f)
+		return 0;
+	while ((ch = fgetc(f)) != EOF)
+		n += ch == '\n';
+	fclose(f);
+	return n;
+}
+
+static const char *const gauges[] = {
+	"pairs", "rings_kb", "reserved_kb", "rdma_now", "rdma_hopes",
+};
+
+/* What is not 0, or NULL */
+static const char *left_here(void)
+{
+	unsigned int i;
+
+	if (sockets_here() > 0)
+		return "sockets in /proc/net/l5";
+	for (i = 0; i < ARRAY_SIZE(gauges); i++)
+		if (l5_stat(gauges[i]) > 0)
+			return gauges[i];
+	return NULL;
+}
+
+/* Nothing is left of a batch, soon. */
+static bool clean(unsigned int w, int net, const char *where)
+{
+	int64_t end = l5_now_ms() + LEFT_MS;
+	const char *what;
+	char text[100];
+
+	if (net < 0 || fz_world.plain)
+		return true;
+	net_enter(net);
+	while ((what = left_here()) && l5_now_ms() < end)
+		usleep(5000);
+	if (!what)
+		return true;
+	snprintf(text, sizeof(text), "left in the %s namespace: %s", where,
+		 what);
+	tell(w, text);
+	sh("sed 's/^/# /' /proc/net/l5 /proc/net/l5_stat");
+	return false;
+}
+
+/* After all that, connections are as they should be. */
+static bool works(unsigned int w)
+{
+	static const char *const at[] = { "127.0.0.1:0", "abstract:fuzzed" };
+	unsigned int i;
+	bool ok = true;
+
+	net_enter(fz_world.home);
+	for (i = 0; i < ARRAY_SIZE(at) && ok; i++) {
+		struct addr to = addr_parse(at[i]);
+		int l = end_listen(fz_world.plain ? END_TCP : END_L5, &to);
+		int c = end_connect(fz_world.plain ? END_TCP : END_L5, &to);
+		int s = c < 0 ? -1 : accept(l, NULL, NULL);
+
+		ok = s >= 0 && end_exchange(c, s, 3000, 0);
+		close(l);
+		close(c);
+		close(s);
+	}
+	if (!ok)
+		tell(w, "a new connection does not work");
+	return ok;
+}
+
+static const char *how_ended(unsigned int w, int status)
+{
+	static char text[250];
+
+	if (WIFSIGNALED(status))
+		snprintf(text, sizeof(text), "a worker was killed by signal %d",
+			 WTERMSIG(status));
+	else if (WEXITSTATUS(status) == 3)
+		snprintf(text, sizeof(text), "the kernel complains: %s",
+			 shared->log[w].complaint);
+	else
+		snprintf(text, sizeof(text), "a worker failed, status %d",
+			 WEXITSTATUS(status));
+	return text;
+}
+
+static bool batch(unsigned int w, int dir)
+{
+	pid_t pid;
+	bool hung;
+	int status;
+
+	net_enter(fz_world.home);
+	fflush(NULL);
+	pid = start();
+	if (!pid)
+		worker(w, dir);
+	if (pid < 0)
+		return false;
+	shared->restarts++;
+	status = wait_worker(w, pid, &hung);
+	if (hung || status == -1)
+		return false;
+	if (status) {
+		tell(w, how_ended(w, status));
+		return false;
+	}
+	shared->checks++;
+	return clean(w, fz_world.home, "first") &&
+	       clean(w, fz_world.far, "second") && works(w);
+}
+
+static bool lo_up(void)
+{
+	struct ifreq r = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool ok = fd >= 0 && !ioctl(fd, SIOCSIFFLAGS, &r);
+
+	close(fd);
+	return ok;
+}
+
+static int new_net(void)
+{
+	return unshare(CLONE_NEWNET) || !lo_up() ? -1 : net_current();
+}
+
+/* Two namespaces, with a way from one to the other if there is veth. */
+static bool networks(void)
+{
+	if (fz_world.rdma) {
+		/* such a device is in the first one alone */
+		fz_world.home = net_current();
+		return fz_world.home >= 0;
+	}
+	fz_world.far = new_net();
+	fz_world.home = new_net();
+	if (fz_world.far < 0 || fz_world.home < 0)
+		return false;
+	if (fz_world.plain)
+		return true;
+	if (sh("ip link add va type veth peer name vb netns /proc/%d/fd/%d && "
+	       "ip addr add 10.77.0.1/24 dev va && ip link set va up",
+	       getpid(), fz_world.far))
+		return true;
+	net_enter(fz_world.far);
+	sh("ip addr add 10.77.0.2/24 dev vb && ip link set vb up");
+	return net_enter(fz_world.home);
+}
+
+/* For what AF_UNIX makes in the current directory */
+static char dir_name[] = "/tmp/fuzz.XXXXXX";
+
+static bool own_dir(void)
+{
+	return mkdtemp(dir_name) && !chdir(dir_name);
+}
+
+static void leave_dir(void)
+{
+	unlink("fuzz0");
+	unlink("fuzz1");
+	rmdir(dir_name);
+}
+
+static void guard(unsigned int w, int dir)
+{
+	int64_t end = l5_now_ms() + ROUND_MS;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGPIPE, SIG_IGN);
+	if (!own_dir() || !networks()) {
+		perror("# fuzz: no namespace");
+		_exit(2);
+	}
+	do {
+		if (!batch(w, dir))
+			_exit(1);
+	} while (l5_now_ms() < end && !enough() &&
+		 (!plan->times || shared->next[w] < plan->times));
+	leave_dir();
+	_exit(0);
+}
+
+/* --- the run */
+
+static bool gone(long long refs, long long kb)
+{
+	int64_t end = l5_now_ms() + LEFT_MS;
+
+	while (l5_references() != refs || l5_stat("host_reserved_kb") != kb) {
+		if (l5_now_ms() > end) {
+			l5_fatal("fuzz: left: %lld references, not %lld; %lld KiB, not %lld",
+				 l5_references(), refs,
+				 l5_stat("host_reserved_kb"), kb);
+			return false;
+		}
+		usleep(20000);
+	}
+	return true;
+}
+
+static bool run_round(int dir)
+{
+	pid_t pid[FZ_WORKERS];
+	unsigned int w;
+	bool ok = true;
+	int status;
+
+	fflush(NULL);
+	for (w = 0; w < plan->workers; w++) {
+		pid[w] = fork();
+		if (!pid[w])
+			guard(w, dir);
+	}
+	for (w = 0; w < plan->workers; w++) {
+		while (waitpid(pid[w], &status, 0) < 0 && errno == EINTR)
+			;
+		ok = ok && !status;
+	}
+	return ok;
+}
+
+static void summary(void)
+{
+	const struct fz_cover *v = &shared->cover;
+	uint64_t programs = 0;
+	unsigned int w;
+
+	for (w = 0; w < plan->workers; w++)
+		programs += shared->log[w].programs;
+	printf("# calls done: %" PRIu64 ", seed: %" PRIu64
+	       ", coverage: %u places, %u outcomes\n", calls_made(),
+	       plan->seed, v->pcs, v->outcomes);
+	printf("# programs: %" PRIu64 ", %u kept; %u restarts; %u times "
+	       "nothing was left\n", programs, v->kept, shared->restarts,
+	       shared->checks);
+	fflush(stdout);
+}
+
+int fz_run(const struct fz_plan *p)
+{
+	long long refs = l5_references(), kb = l5_stat("host_reserved_kb");
+	int dir = -1;
+	bool ok;
+
+	plan = p;
+	if (shared)
+		munmap(shared, sizeof(*shared));
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		return 1;
+	if (plan->dir)
+		dir = open(plan->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	run_end = l5_now_ms() + plan->seconds * 1000LL;
+	do {
+		ok = run_round(dir) && gone(refs, kb);
+		if (!plan->brief)
+			summary();
+	} while (ok && !enough() &&
+		 (!plan->times || shared->next[0] < plan->times));
+	if (dir >= 0)
+		close(dir);
+	return !ok;
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <errno.h>
+
+#include "call.h"
+#include "pool.h"
+#include "words.h"
+
+#define VALID	((uint64_t)L5_REC_VALID << 32)
+
+static uint64_t own_word(const struct fz_view *v, bool head)
+{
+	if (!v->own)
+		return 0;
+	return l5_load(head ? &v->own->rx_head : &v->own->tx_tail);
+}
+
+static uint64_t peer_word(const struct fz_view *v, bool head)
+{
+	if (!v->peer)
+		return 0;
+	return l5_load(head ? &v->peer->rx_head : &v->peer->tx_tail);
+}
+
+static int64_t around(uint64_t chance)
+{
+	static const int64_t by[] = {
+		0, 0, 8, -8, 16, 1, -1, 4096, -4096, 65536, 262144, -262144,
+	};
+
+	return by[(chance >> 8) % ARRAY_SIZE(by)];
+}
+
+static uint64_t word(const struct fz_view *v, uint32_t what, uint64_t chance)
+{
+	uint64_t some = chance >> 16, size = v->tx_len ? v->tx_len / 2 : 262144;
+
+	switch (what % FZ_WORDS) {
+	case FZ_WORD_0:
+		return 0;
+	case FZ_WORD_SMALL:
+		return some % 64;
+	case FZ_WORD_SIZE:
+		return size + around(chance);
+	case FZ_WORD_ONES:
+		return -1ULL << some % 64;
+	case FZ_WORD_BIT:
+		return 1ULL << some % 64;
+	case FZ_WORD_OWN_TAIL:
+		return own_word(v, false) + around(chance);
+	case FZ_WORD_OWN_HEAD:
+		return own_word(v, true) + around(chance);
+	case FZ_WORD_PEER_TAIL:
+		return peer_word(v, false) + around(chance);
+	case FZ_WORD_PEER_HEAD:
+		return peer_word(v, true) + around(chance);
+	case FZ_WORD_RECORD:
+		return VALID | some % 1024;
+	case FZ_WORD_LONG_RECORD:
+		return VALID | ((size + around(chance)) & 0xffffffff);
+	case FZ_WORD_FLAGGED:
+		return VALID | 1ULL << (some % 32 + 6) | (some >> 8) % 64;
+	case FZ_WORD_LOCK_KERNEL:
+		return L5_LOCK_KERNEL | (some & 1 ? L5_LOCK_WAITERS : 0);
+	case FZ_WORD_LOCK_DIED:
+		return L5_LOCK_DIED | (some & 1 ? L5_LOCK_WAITERS : 0) |
+		       (some & 2 ? 1 : 0);
+	case FZ_WORD_LOCK_ID:
+		return some % 4 | (some & 64 ? L5_LOCK_WAITERS : 0);
+	default:
+		return chance;
+	}
+}
+
+static uint64_t *slot_at(struct fz_view *v, uint64_t pos)
+{
+	return (uint64_t *)(v->tx + (pos % v->tx_len & ~7ULL));
+}
+
+static long poke_ring(struct fz_view *v, uint32_t where, uint64_t w,
+		      uint64_t chance)
+{
+	uint64_t pos;
+
+	if (!v->tx || !v->tx_len)
+		return -EINVAL;
+	switch (where) {
+	case FZ_AT_PEER_HEAD:
+		pos = peer_word(v, true);
+		break;
+	case FZ_AT_OWN_TAIL:
+		pos = own_word(v, false);
+		break;
+	case FZ_AT_NEAR:
+		pos = peer_word(v, true) + (chance >> 40) % 512;
+		break;
+	default:
+		pos = chance >> 20;
+	}
+	l5_store_release(slot_at(v, pos), w);
+	return 0;
+}
+
+long fz_poke(struct fz_view *v, uint32_t where, uint32_t what, uint64_t chance)
+{
+	uint64_t w = word(v, what, chance);
+	struct l5_ctrl *c = v->own;
+
+	where %= FZ_WHERES;
+	if (where >= FZ_AT_PEER_HEAD)
+		return poke_ring(v, where, w, chance);
+	if (!c)
+		return -EINVAL;
+	switch (where) {
+	case FZ_AT_TX_TAIL:
+		l5_store(&c->tx_tail, w);
+		break;
+	case FZ_AT_TX_BYTES:
+		l5_store(&c->tx_bytes, w);
+		break;
+	case FZ_AT_RX_HEAD:
+		l5_store(&c->rx_head, w);
+		break;
+	case FZ_AT_RX_POS:
+		l5_store(&c->rx_pos, w);
+		break;
+	case FZ_AT_RX_BYTES:
+		l5_store(&c->rx_bytes, w);
+		break;
+	case FZ_AT_RX_WAIT:
+		l5_store(&c->rx_wait, (uint32_t)w);
+		break;
+	case FZ_AT_TX_WAIT:
+		l5_store(&c->tx_wait, (uint32_t)w);
+		break;
+	case FZ_AT_TX_LOCK:
+		l5_store(&c->tx_lock, (uint32_t)w);
+		break;
+	default:
+		l5_store(&c->rx_lock, (uint32_t)w);
+	}
+	return 0;
+}
+
+long fz_flood(struct fz_view *v, uint32_t n, uint32_t len)
+{
+	uint64_t pos = peer_word(v, true);
+	uint32_t i;
+
+	if (!v->own || !v->tx || !v->tx_len)
+		return -EINVAL;
+	for (i = 0; i < n && i < 65536; i++) {
+		l5_store_release(slot_at(v, pos), VALID | len);
+		pos += l5_rec_size(len);
+	}
+	l5_store_release(&v->own->tx_tail, pos);
+	return 0;
+}
