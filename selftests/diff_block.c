@@ -390,8 +390,12 @@ static void raise_sndbuf(struct ctx *c)
 /* A writer that sleeps for room gets some when its buffer becomes larger. */
 static void raised(struct ctx *c, int late)
 {
+	/* a ring has the size it was made with: see deviations.c */
+	bool never = !c->own && c->v->transport == L5_TRANSPORT_SHM &&
+		     (!late || is_full());
 	/* should it never come, which is then told */
-	struct timeval t = { .tv_sec = 10 * l5_slow() };
+	struct timeval t = { .tv_sec = (never ? 1 : 10) * l5_slow() };
+	long n;
 
 	pair(c);
 	if (late)
@@ -399,8 +403,9 @@ static void raised(struct ctx *c, int late)
 	V("filled", "%d", fill_up(c->a) > 0);
 	OK(setsockopt(c->a, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t)));
 	when_asleep(c, raise_sndbuf);
-	R(send(c->a, buf, 1000, 0));
-	P(c->a, POLLOUT);
+	n = R(send(c->a, buf, 1000, 0));
+	/* who got no room in all that time has waited for POLLOUT as well */
+	P(c->a, n < 0 ? 0 : POLLOUT);
 }
 
 SCENARIO(sndbuf_raised)
