@@ -149,23 +149,12 @@ TEST_F_TIMEOUT(module, ten_thousand_short_ones, 900)
 	EXPECT_EQ(0, l5_stat("violations"));
 }
 
-/* The file this module came from. */
+/* The file this module came from: the lab's, or the tree's. */
 static const char *module_file(void)
 {
-	const char *kernel = getenv("L5_KERNEL");
-	static char path[512];
-	FILE *f;
+	static const char lab[] = "/run/lab/job/af_l5.ko";
 
-	if (!kernel || !strcmp(kernel, "6.1"))
-		return "../af_l5.ko";
-	snprintf(path, sizeof(path), "../vm/kernel module %s", kernel);
-	f = popen(path, "r");
-	if (!f || !fgets(path, sizeof(path), f))
-		path[0] = 0;
-	if (f)
-		pclose(f);
-	path[strcspn(path, "\n")] = 0;
-	return path;
+	return access(lab, R_OK) ? "../af_l5.ko" : lab;
 }
 
 static int module_remove(void)
@@ -173,16 +162,21 @@ static int module_remove(void)
 	return syscall(SYS_delete_module, "af_l5", O_NONBLOCK) ? -errno : 0;
 }
 
-static int module_insert(const char *file)
+static int module_insert_with(const char *file, const char *params)
 {
 	int fd = open(file, O_RDONLY | O_CLOEXEC), err = 0;
 
 	if (fd < 0)
 		return -errno;
-	if (syscall(SYS_finit_module, fd, "", 0))
+	if (syscall(SYS_finit_module, fd, params, 0))
 		err = -errno;
 	close(fd);
 	return err;
+}
+
+static int module_insert(const char *file)
+{
+	return module_insert_with(file, "");
 }
 
 TEST_F_TIMEOUT(module, remove_and_insert, 300)
@@ -222,6 +216,38 @@ TEST_F_TIMEOUT(module, remove_and_insert, 300)
 		ASSERT_EQ(0, module_insert(file));
 		EXPECT_EQ(0, l5_stat("conn_shm"));
 	}
+}
+
+/* A number that is no family's, or another's: it does not begin, nothing stays. */
+TEST_F_TIMEOUT(module, family_not_to_be_had, 300)
+{
+	static const struct {
+		const char *params;
+		int err;
+	} bad[] = {
+		{ "family=-1", -EINVAL },
+		{ "family=0", -EINVAL },
+		{ "family=1000", -EINVAL },
+		{ "family=1", -EEXIST },
+	};
+	const char *file = module_file();
+	unsigned int i;
+
+	if (access(file, R_OK))
+		SKIP(return, "do not know where the module's file is");
+	ASSERT_EQ(0, module_remove());
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		ASSERT_EQ(bad[i].err,
+			  module_insert_with(file, bad[i].params));
+		EXPECT_EQ(-1, access("/proc/net/l5", F_OK));
+		EXPECT_EQ(-1, access("/proc/net/l5_stat", F_OK));
+		EXPECT_EQ(-1, access("/proc/sys/net/l5", F_OK));
+		EXPECT_EQ(-1, sockets());
+		EXPECT_GT(0, end_socket(END_L5, AF_INET));
+	}
+	ASSERT_EQ(0, module_insert(file));
+	EXPECT_EQ(0, l5_stat("conn_shm"));
+	close(end_socket(END_L5, AF_INET));
 }
 
 /* A process with sockets of every state, which closes none by itself. */

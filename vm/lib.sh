@@ -231,7 +231,7 @@ kernel_paths() {
 # The module for a kernel: the stock one lies in the tree.
 module_for() {
 	local f
-	case $1 in
+	case $1${COVERAGE:+-counting} in
 	6.1)
 		for f in "$REPO/kmod/af_l5.ko" "$REPO/af_l5.ko"; do
 			if [ -e "$f" ]; then
@@ -295,6 +295,7 @@ write_job() {	# command...
 		setting MODULE_PARAMS "$PARAMS"
 		setting UNLOAD "$UNLOAD"
 		setting KMEMLEAK "$KMEMLEAK"
+		setting COVERAGE "$COVERAGE"
 		[ "$K_ROOT" = / ] && setting MODULES_DIR '' ||
 			setting MODULES_DIR "$K_ROOT/lib/modules/$K_REL"
 		echo 'each_share() { :'
