@@ -131,7 +131,10 @@ boot_dir() {	# image release modules-root
 make_boot_dir() {	# image release modules-root dir
 	local image=$1 rel=$2 root=$3 dir=$4 tree m path a
 	[ -e "$dir/ok" ] && return 0	# another lab was quicker
-	rm -rf "$dir" "$CACHE/boot/$rel-"*
+	rm -rf "$dir"
+	# Those of other trees may be in use; of no use is what a day has not seen.
+	find "$CACHE/boot" -mindepth 1 -maxdepth 1 -type d -name "$rel-*" \
+		-mmin +1440 -exec rm -rf {} +
 	tree=$dir/tree
 	mkdir -p "$tree"/{bin,dev,proc,sys,lower,rw,new,modules} || return
 	unpack_image "$image" "$dir/kernel" || cp "$image" "$dir/kernel" || return
