@@ -101,14 +101,15 @@ void _exit(int status)
 	__builtin_unreachable();
 }
 
+/* By an option that no other family has: SO_DOMAIN says what TCP would. */
 static bool ours(int fd)
 {
 	socklen_t len = sizeof(int);
-	int domain = 0, e = errno;
+	int e = errno, transport;
 	bool yes;
 
-	yes = !syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain,
-		       &len) && domain == family;
+	yes = !syscall(SYS_getsockopt, fd, SOL_L5, L5_TRANSPORT, &transport,
+		       &len);
 	errno = e;
 	return yes;
 }
@@ -150,10 +151,12 @@ static bool nth_used(int fd)
 	return pread(fd, &c, 1, 0) == 1 && c == '0';
 }
 
-static bool told_so(int err)
+/* TCP's word for no memory to note a port in is that it is in use. */
+static bool told_so(enum kind kind, int err)
 {
 	return err == ENOMEM || err == ENOBUFS || err == EFAULT ||
-	       err == ENFILE;
+	       err == ENFILE ||
+	       (err == EADDRINUSE && (kind == BIND || kind == LISTEN));
 }
 
 struct call {
@@ -190,7 +193,7 @@ static long attempt(enum kind kind, const struct call *c)
 		if (used)
 			__atomic_add_fetch(&count[kind].refused, 1,
 					   __ATOMIC_RELAXED);
-		if (!used || ret >= 0 || !told_so(err))
+		if (!used || ret >= 0 || !told_so(kind, err))
 			break;
 		__atomic_add_fetch(&count[kind].failed, 1, __ATOMIC_RELAXED);
 	}
