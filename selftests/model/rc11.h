@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * For ring_publish.c and ring_wake.c, which are the ring of uapi/l5_ring.h as it
- * is, not a model of it: GenMC tries all that a memory model allows their
- * threads to see (-DGENMC). Without it they are programs that go round and round,
- * for ThreadSanitizer.
+ * For ring_publish.c and ring_wake.c, which are the ring of uapi/l5_ring.h as
+ * it is, not a model of it: GenMC tries all that a memory model allows their
+ * threads to see (-DGENMC). Without it they are programs that go round and
+ * round, for ThreadSanitizer.
  */
 #ifndef RC11_H
 #define RC11_H
@@ -36,7 +36,7 @@ void __VERIFIER_assume(int);
 #endif
 #include "l5_ring.h"
 
-/* Of these each word is at some time header, payload, and the end of the chain. */
+/* Each is at some time a header, payload, and the end of the chain. */
 enum { WORDS = 5, PAYLOAD = sizeof(__u64) };
 
 static __u64 word[WORDS];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A reader that sleeps when there is nothing, and a writer that wakes it: nobody
- * sleeps beside a record. E, F, G; with -DUNLOCK the unlock of tx_lock stands for
- * F, as it does for a writer that has the ring mapped.
+ * A reader that sleeps when there is nothing, and a writer that wakes it:
+ * nobody sleeps beside a record. E, F, G; with -DUNLOCK the unlock of tx_lock
+ * stands for F, as it does for a writer that has the ring mapped.
  *
  * A reader goes to sleep for ever here: if it was right to, a wake is there in
  * the end that it had not had. What it does then is another execution, in which
