@@ -169,18 +169,24 @@ void l5_fill(void *buf, size_t len, uint64_t pos)
 		p[i] = byte_at(pos + i);
 }
 
-ssize_t l5_check(const void *buf, size_t len, uint64_t pos)
+ssize_t l5_wrong(const void *buf, size_t len, uint64_t pos)
 {
 	const uint8_t *p = buf;
 	size_t i;
 
 	for (i = 0; i < len; i++)
-		if (p[i] != byte_at(pos + i)) {
-			l5_fatal("wrong byte at %llu",
-				 (unsigned long long)pos + i);
+		if (p[i] != byte_at(pos + i))
 			return i;
-		}
 	return -1;
+}
+
+ssize_t l5_check(const void *buf, size_t len, uint64_t pos)
+{
+	ssize_t at = l5_wrong(buf, len, pos);
+
+	if (at >= 0)
+		l5_fatal("wrong byte at %llu", (unsigned long long)pos + at);
+	return at;
 }
 
 uint64_t l5_hash(uint64_t h, const void *buf, size_t len)

@@ -70,6 +70,9 @@ void l5_fill(void *buf, size_t len, uint64_t pos);
 /* Are they? The offset of the first wrong byte, which is fatal, or -1. */
 ssize_t l5_check(const void *buf, size_t len, uint64_t pos);
 
+/* The same, and says nothing. */
+ssize_t l5_wrong(const void *buf, size_t len, uint64_t pos);
+
 /* xorshift: @s is the seed, not 0, and each thread has its own. */
 unsigned int l5_rnd(uint64_t *s);
 

@@ -8,14 +8,18 @@
  *
  * Some are left alone, since of TCP, too, something is gone when they fail: an
  * error, a connection or bytes that were taken before the place for an address
- * or for ancillary data was found bad. So is connect(): one that fails may have
- * reached its listener. limit_memory has that.
+ * or for ancillary data was found bad; or a FIN, in shutdown() and close(),
+ * which say nothing of it. So is connect(): one that fails may have reached its
+ * listener. limit_memory has that. For the FIN's sake nothing is refused to a
+ * process that ends, either, whoever ends it.
  *
  * L5_FAIL_CALLS is how many calls of a kind are tried so, in each process; the
  * others are made as they are. Needs the fault injection of a debug kernel.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -34,12 +38,12 @@ enum { NTH_MAX = 400, FD_HIGH = 700 };
 
 enum kind {
 	SOCKET, BIND, LISTEN, ACCEPT, SEND, RECV, GETOPT, SETOPT,
-	SHUTDOWN, IOCTL, MMAP, NAME, KINDS
+	IOCTL, MMAP, NAME, KINDS
 };
 
 static const char *const kind_name[] = {
 	"socket", "bind", "listen", "accept", "send", "recv",
-	"getsockopt", "setsockopt", "shutdown", "ioctl", "mmap", "name"
+	"getsockopt", "setsockopt", "ioctl", "mmap", "name"
 };
 
 static struct {
@@ -51,6 +55,7 @@ static struct {
 static int family = -1;
 static long calls_max = 20;
 static pid_t counted;		/* whose counts these are */
+static bool over;		/* this process is about to end */
 
 /* A process that was forked counts for itself. */
 static void begin(void)
@@ -74,12 +79,68 @@ __attribute__((constructor)) static void look_round(void)
 		fclose(f);
 }
 
+/* What is still to be refused to a process, by all its threads, is not. */
+static void spare(pid_t pid)
+{
+	char path[300];
+	struct dirent *d;
+	DIR *dir;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	while (dir && (d = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/fail-nth", pid,
+			 d->d_name);
+		fd = open(path, O_WRONLY | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		syscall(SYS_write, fd, "0", 1);
+		close(fd);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static bool stopped(pid_t pid)
+{
+	char path[40], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return true;
+	if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	fclose(f);
+	return strchr("TtZX", state);
+}
+
+/* Killed outside of its calls: a socket that it closes by that has its FIN. */
+int kill(pid_t pid, int sig)
+{
+	int i, e = errno;
+
+	if (sig == SIGKILL && pid > 0 && pid != getpid() &&
+	    !syscall(SYS_kill, pid, SIGSTOP)) {
+		for (i = 0; i < 1000 && !stopped(pid); i++)
+			usleep(1000);
+		spare(pid);
+	}
+	errno = e;
+	return syscall(SYS_kill, pid, sig);
+}
+
 /* Tests end by exit() or _exit(): in either case what was done is told. */
 __attribute__((destructor)) static void tell(void)
 {
 	char line[120];
 	int i, n;
 
+	__atomic_store_n(&over, true, __ATOMIC_RELAXED);
+	if (counted)
+		spare(getpid());
 	if (counted != getpid())
 		return;
 	for (i = 0; i < KINDS; i++) {
@@ -101,14 +162,15 @@ void _exit(int status)
 	__builtin_unreachable();
 }
 
+/* By an option that no other family has: SO_DOMAIN says what TCP would. */
 static bool ours(int fd)
 {
 	socklen_t len = sizeof(int);
-	int domain = 0, e = errno;
+	int e = errno, transport;
 	bool yes;
 
-	yes = !syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain,
-		       &len) && domain == family;
+	yes = !syscall(SYS_getsockopt, fd, SOL_L5, L5_TRANSPORT, &transport,
+		       &len);
 	errno = e;
 	return yes;
 }
@@ -116,7 +178,7 @@ static bool ours(int fd)
 static bool wanted(enum kind kind)
 {
 	begin();
-	return family > 0 &&
+	return family > 0 && !__atomic_load_n(&over, __ATOMIC_RELAXED) &&
 	       __atomic_add_fetch(&count[kind].calls, 1, __ATOMIC_RELAXED) <=
 	       (unsigned long)calls_max;
 }
@@ -150,10 +212,12 @@ static bool nth_used(int fd)
 	return pread(fd, &c, 1, 0) == 1 && c == '0';
 }
 
-static bool told_so(int err)
+/* TCP's word for no memory to note a port in is that it is in use. */
+static bool told_so(enum kind kind, int err)
 {
 	return err == ENOMEM || err == ENOBUFS || err == EFAULT ||
-	       err == ENFILE;
+	       err == ENFILE ||
+	       (err == EADDRINUSE && (kind == BIND || kind == LISTEN));
 }
 
 struct call {
@@ -190,7 +254,7 @@ static long attempt(enum kind kind, const struct call *c)
 		if (used)
 			__atomic_add_fetch(&count[kind].refused, 1,
 					   __ATOMIC_RELAXED);
-		if (!used || ret >= 0 || !told_so(err))
+		if (!used || ret >= 0 || !told_so(kind, err))
 			break;
 		__atomic_add_fetch(&count[kind].failed, 1, __ATOMIC_RELAXED);
 	}
@@ -233,11 +297,6 @@ int bind(int fd, __CONST_SOCKADDR_ARG sa, socklen_t len)
 int listen(int fd, int backlog)
 {
 	return on_socket(LISTEN, SYS_listen, fd, backlog, 0, 0, 0, 0);
-}
-
-int shutdown(int fd, int how)
-{
-	return on_socket(SHUTDOWN, SYS_shutdown, fd, how, 0, 0, 0, 0);
 }
 
 int setsockopt(int fd, int level, int opt, const void *v, socklen_t len)
