@@ -21,6 +21,7 @@
 
 #include "exec.h"
 #include "l5test.h"
+#include "stats.h"
 
 /* Of what processes of a program may do after its main thread has ended */
 #define LINGER_MS	20
@@ -305,8 +306,17 @@ static long (*const calls[FZ_OP_COUNT])(const struct fz_call *c) = {
 /* Which call was the last one on a slot: as much as is known of its state. */
 static uint8_t before[FZ_SLOTS];
 
+static uint64_t now_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+}
+
 static void run_call(const struct fz_call *c, uint32_t at, bool *failing)
 {
+	uint64_t since = now_ns(CLOCK_MONOTONIC);
 	uint8_t *last = &before[c->s % FZ_SLOTS];
 	bool fails = *failing;
 	long ret;
@@ -323,6 +333,8 @@ static void run_call(const struct fz_call *c, uint32_t at, bool *failing)
 		*failing = false;
 	}
 	__atomic_add_fetch(&fz_log->calls, 1, __ATOMIC_RELAXED);
+	fz_count_call(&fz_log->count[c->op], ret,
+		      now_ns(CLOCK_MONOTONIC) - since);
 	if (fz_world.trace)
 		fprintf(stderr, "# %u %u %s: %ld\n", at, c->lane,
 			fz_op_name[c->op], ret);

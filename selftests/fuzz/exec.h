@@ -30,6 +30,21 @@ struct fz_map {
 	uint32_t slot;
 };
 
+/* No error is as large. */
+#define FZ_ERRORS	540
+
+/**
+ * struct fz_count - of one kind of call
+ * @made: how often
+ * @ns: time that they took, asleep or not
+ * @err: of these ended with that error; 0: with none
+ */
+struct fz_count {
+	uint64_t made;
+	uint64_t ns;
+	uint32_t err[FZ_ERRORS];
+};
+
 /**
  * struct fz_log - in memory that the parent shares: what a worker is at
  * @prog: the program that runs
@@ -39,6 +54,7 @@ struct fz_map {
  * @running: between the beginning and the end of a program
  * @changed: what proc.c has to take back when it ends
  * @complaint: of the kernel, empty if there was none
+ * @count: of each kind of call
  */
 struct fz_log {
 	struct fz_prog prog;
@@ -48,6 +64,7 @@ struct fz_log {
 	uint32_t running;
 	uint32_t changed;
 	char complaint[200];
+	struct fz_count count[FZ_OP_COUNT];
 };
 
 /**

@@ -41,6 +41,7 @@ const unsigned int fz_op_weight[FZ_OP_COUNT] = {
  * @proto: of the socket in it
  * @addr: that it is bound to, or connected with, of an &enum fz_addr
  * @mapped: a mapping is likely there
+ * @mapped_of: of the end in that slot
  * @last: the slot that was used last: what comes next is about it, often
  * @peer: the slot of the other end of a pair, or the listener that it dialled
  * @queued: there is something to read
@@ -53,6 +54,7 @@ struct model {
 	uint8_t proto[FZ_SLOTS];
 	uint8_t addr[FZ_SLOTS];
 	bool mapped[FZ_MAPS];
+	uint8_t mapped_of[FZ_MAPS];
 	uint8_t last;
 	uint8_t peer[FZ_SLOTS];
 	bool queued[FZ_SLOTS];
@@ -103,6 +105,27 @@ static uint8_t map_slot(struct model *m)
 		if (m->mapped[(from + i) % FZ_MAPS])
 			return (from + i) % FZ_MAPS;
 	return from;
+}
+
+static void map_put(struct model *m, uint32_t i, uint8_t s)
+{
+	m->mapped[i % FZ_MAPS] = true;
+	m->mapped_of[i % FZ_MAPS] = s % FZ_SLOTS;
+}
+
+/* What is in the rings is another: whoever reads or writes there is to see. */
+static void scribbled(struct model *m, uint8_t map)
+{
+	uint8_t s = m->mapped_of[map % FZ_MAPS], peer = m->peer[s];
+
+	if (!m->mapped[map % FZ_MAPS])
+		return;
+	m->last = s;
+	if (peer >= FZ_SLOTS)
+		return;
+	m->queued[peer] = true;
+	if (once(m, 2))
+		m->last = peer;
 }
 
 static uint32_t some_of(struct model *m, const uint32_t *bits, uint32_t n,
@@ -595,7 +618,7 @@ static void gen_map(struct model *m, struct fz_call *c)
 	c->s = slot(m, HAS_CONN);
 	c->t = 5 * pick(m, FZ_MAPS / 5);
 	for (i = 0; i < 5; i++)
-		m->mapped[c->t + i] = true;
+		map_put(m, c->t + i, c->s);
 	m->last = c->s;
 }
 
@@ -610,7 +633,7 @@ static void gen_mmap(struct model *m, struct fz_call *c)
 	c->b = pick(m, 6) | prot << 8 | flags << 16;
 	if (once(m, 12))
 		c->v = fz_next(m->r) >> pick(m, 64);
-	m->mapped[c->t] = true;
+	map_put(m, c->t, c->s);
 }
 
 static void gen_munmap(struct model *m, struct fz_call *c)
@@ -654,6 +677,7 @@ static void gen_poke(struct model *m, struct fz_call *c)
 	if (c->a >= FZ_AT_PEER_HEAD && once(m, 2))
 		c->b = FZ_WORD_RECORD + pick(m, 3);
 	c->v = fz_next(m->r);
+	scribbled(m, c->t);
 }
 
 static void gen_flood(struct model *m, struct fz_call *c)
@@ -661,6 +685,7 @@ static void gen_flood(struct model *m, struct fz_call *c)
 	c->t = map_slot(m);
 	c->a = once(m, 4) ? 4096 : pick(m, 32);
 	c->b = once(m, 3) ? pick(m, 70000) : pick(m, 9);
+	scribbled(m, c->t);
 }
 
 static void gen_look(struct model *m, struct fz_call *c)
@@ -977,10 +1002,10 @@ static void model_follow(struct model *m, const struct fz_prog *p, uint32_t n)
 			break;
 		case FZ_MAP:
 			for (k = 0; k < 5; k++)
-				m->mapped[(c->t + k) % FZ_MAPS] = true;
+				map_put(m, c->t + k, s);
 			break;
 		case FZ_MMAP:
-			m->mapped[c->t % FZ_MAPS] = true;
+			map_put(m, c->t, s);
 			break;
 		case FZ_SPAWN:
 			m->lanes |= 1 << c->a % FZ_LANES;

@@ -17,6 +17,7 @@
 
 #include "ends.h"
 #include "rdma_here.h"
+#include "stats.h"
 #include "watch.h"
 
 /* How long a worker lives, guards and their namespaces, and what hangs */
@@ -35,6 +36,7 @@ struct shared {
 	uint64_t next[FZ_WORKERS];
 	uint32_t restarts;
 	uint32_t checks;
+	struct fz_sums sums[FZ_WORKERS];
 	struct fz_cover cover;
 };
 
@@ -60,15 +62,30 @@ static bool enough(void)
 
 /* --- the worker */
 
-/* Before it runs: this is what is left if the whole machine goes down. */
-static void write_down(int dir, unsigned int w, const struct fz_prog *p)
-{
-	static char text[WRITTEN_SIZE];
-	char name[32];
-	FILE *f;
-	int fd;
+static int written[WRITTEN];
 
-	if (dir < 0)
+/* Once a worker: to open a file of the host's takes longer than most programs. */
+static void write_begin(int dir, unsigned int w)
+{
+	char name[32];
+	int i, fd;
+
+	for (i = 0; i < WRITTEN; i++) {
+		snprintf(name, sizeof(name), "worker.%u.%d", w, i);
+		fd = dir < 0 ? -1 : openat(dir, name, O_WRONLY | O_CREAT |
+					   O_CLOEXEC, 0644);
+		written[i] = fd < 0 ? -1 : fz_own_fd(fd);
+	}
+}
+
+/* Before it runs: this is what is left if the whole machine goes down. */
+static void write_down(unsigned int w, const struct fz_prog *p)
+{
+	int fd = written[shared->log[w].programs % WRITTEN];
+	static char text[WRITTEN_SIZE];
+	FILE *f;
+
+	if (fd < 0)
 		return;
 	memset(text, '\n', sizeof(text));
 	f = fmemopen(text, sizeof(text) - 1, "w");
@@ -76,14 +93,8 @@ static void write_down(int dir, unsigned int w, const struct fz_prog *p)
 		return;
 	fz_print(f, "", p, NULL);
 	fclose(f);
-	snprintf(name, sizeof(name), "worker.%u.%u", w,
-		 (unsigned int)(shared->log[w].programs % WRITTEN));
-	fd = openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-	if (fd < 0)
-		return;
 	if (pwrite(fd, text, sizeof(text), 0) < 0)
 		perror("# fuzz: what runs cannot be written down");
-	close(fd);
 }
 
 /* The next program of worker @w; false if there is none. */
@@ -138,8 +149,7 @@ static void worker(unsigned int w, int dir)
 	limits();
 	fz_log = &shared->log[w];
 	fz_log->running = 0;
-	if (dir >= 0)
-		dir = fz_own_fd(dir);
+	write_begin(dir, w);
 	/* what it needs of its own is above what programs may close */
 	fz_world.home = fz_world.home < 0 ? -1 : fz_own_fd(fz_world.home);
 	fz_world.far = fz_world.far < 0 ? -1 : fz_own_fd(fz_world.far);
@@ -149,7 +159,7 @@ static void worker(unsigned int w, int dir)
 	}
 	fz_kmsg_begin();
 	while (l5_now_ms() < end && !enough() && make_program(w, &p)) {
-		write_down(dir, w, &p);
+		write_down(w, &p);
 		if (fz_exec(&p) && !plan->one)
 			fz_cover_keep(&shared->cover, &p);
 		if (fz_kmsg_complains(fz_log->complaint,
@@ -403,6 +413,8 @@ static void guard(unsigned int w, int dir)
 			_exit(1);
 	} while (l5_now_ms() < end && !enough() &&
 		 (!plan->times || shared->next[w] < plan->times));
+	net_enter(fz_world.home);
+	fz_sums_here(&shared->sums[w]);
 	leave_dir();
 	_exit(0);
 }
@@ -463,9 +475,38 @@ static void summary(void)
 	fflush(stdout);
 }
 
+static void stats(void)
+{
+	static struct fz_sums all;
+	unsigned int w;
+
+	for (w = 0; w < plan->workers; w++)
+		fz_sums_add(&all, &shared->sums[w]);
+	fz_stats_print(shared->log, plan->workers, &all);
+	fflush(stdout);
+}
+
+/*
+ * References to the module before anything was made. Some end later than who
+ * had them: those of the sockets that were tried a moment ago.
+ */
+static long long references(void)
+{
+	int64_t end = l5_now_ms() + 1000;
+	long long n, least = l5_references();
+
+	while (least > 0 && l5_now_ms() < end) {
+		usleep(20000);
+		n = l5_references();
+		if (n < least)
+			least = n;
+	}
+	return least;
+}
+
 int fz_run(const struct fz_plan *p)
 {
-	long long refs = l5_references(), kb = l5_stat("host_reserved_kb");
+	long long refs = references(), kb = l5_stat("host_reserved_kb");
 	int dir = -1;
 	bool ok;
 
@@ -485,6 +526,8 @@ int fz_run(const struct fz_plan *p)
 			summary();
 	} while (ok && !enough() &&
 		 (!plan->times || shared->next[0] < plan->times));
+	if (plan->stats)
+		stats();
 	if (dir >= 0)
 		close(dir);
 	return !ok;

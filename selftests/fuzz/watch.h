@@ -24,6 +24,7 @@
  * @times: how often; then also of programs made by the seed
  * @from: the number of the first one
  * @brief: have less patience, and say less: it is one of many tries
+ * @stats: say at the end what it was made of
  * @dir: where the last programs of each worker are written, or NULL
  */
 struct fz_plan {
@@ -37,6 +38,7 @@ struct fz_plan {
 	uint64_t times;
 	uint64_t from;
 	bool brief;
+	bool stats;
 	const char *dir;
 };
 
