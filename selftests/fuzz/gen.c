@@ -624,14 +624,19 @@ static void gen_map(struct model *m, struct fz_call *c)
 
 static void gen_mmap(struct model *m, struct fz_call *c)
 {
-	uint32_t prot = once(m, 4) ? pick(m, 16) : PROT_READ | PROT_WRITE;
-	uint32_t flags = once(m, 4) ? pick(m, 4) : MAP_SHARED;
+	/* from 1: own, peer, state, tx, rx, mailbox */
+	static const uint8_t right[] = { 0, 3, 1, 1, 3, 1, 3 };
+	uint32_t prot, flags = once(m, 8) ? pick(m, 4) : MAP_SHARED;
 
-	c->s = slot(m, once(m, 10) ? HAS_LISTEN : HAS_CONN);
-	c->t = pick(m, FZ_MAPS);
 	c->a = once(m, 10) ? pick(m, 12) : 1 + pick(m, 6);
-	c->b = pick(m, 6) | prot << 8 | flags << 16;
-	if (once(m, 12))
+	c->s = slot(m, c->a == 6 && !once(m, 4) ? HAS_LISTEN : HAS_CONN);
+	c->t = pick(m, FZ_MAPS);
+	prot = once(m, 5) || c->a >= ARRAY_SIZE(right) ? pick(m, 16) :
+		right[c->a];
+	/* how long: right, or twice that */
+	c->b = once(m, 5) ? pick(m, 6) : c->a >= 4 && once(m, 2) ? 2 : 0;
+	c->b |= prot << 8 | flags << 16;
+	if (once(m, 20))
 		c->v = fz_next(m->r) >> pick(m, 64);
 	map_put(m, c->t, c->s);
 }
@@ -662,7 +667,7 @@ static void gen_mremap(struct model *m, struct fz_call *c)
 	c->a = pick(m, 4);
 }
 
-static void gen_poke(struct model *m, struct fz_call *c)
+static void some_word(struct model *m, struct fz_call *c)
 {
 	static const uint8_t lock[] = {
 		FZ_WORD_0, FZ_WORD_LOCK_KERNEL, FZ_WORD_LOCK_DIED,
@@ -677,7 +682,23 @@ static void gen_poke(struct model *m, struct fz_call *c)
 	if (c->a >= FZ_AT_PEER_HEAD && once(m, 2))
 		c->b = FZ_WORD_RECORD + pick(m, 3);
 	c->v = fz_next(m->r);
+}
+
+static void gen_poke(struct model *m, struct fz_call *c)
+{
+	some_word(m, c);
 	scribbled(m, c->t);
+}
+
+/* Of what everybody who shares the end goes by, most */
+static void gen_hammer(struct model *m, struct fz_call *c)
+{
+	some_word(m, c);
+	if (once(m, 2)) {
+		c->a = FZ_AT_TX_LOCK + pick(m, 2);
+		c->b = FZ_WORD_LOCK_KERNEL + pick(m, 4);
+	}
+	m->last = m->mapped_of[c->t % FZ_MAPS];
 }
 
 static void gen_flood(struct model *m, struct fz_call *c)
@@ -837,6 +858,7 @@ static const struct rule rules[FZ_OP_COUNT] = {
 	[FZ_FLOOD] = { gen_flood, HAS_CONN },
 	[FZ_LOOK] = { gen_look, HAS_CONN },
 	[FZ_SCRIBBLE] = { gen_scribble, HAS_CONN },
+	[FZ_HAMMER] = { gen_hammer, HAS_CONN },
 	[FZ_SPAWN] = { gen_spawn, HAS_SOCKET },
 	[FZ_KILL] = { gen_kill, HAS_SOCKET },
 	[FZ_NETNS] = { gen_netns, 0 },
@@ -856,7 +878,7 @@ static const struct rule rules[FZ_OP_COUNT] = {
 static bool of_lanes(unsigned int op)
 {
 	return op == FZ_SPAWN || op == FZ_KILL || op == FZ_SCRIBBLE ||
-	       op == FZ_URING;
+	       op == FZ_HAMMER || op == FZ_URING;
 }
 
 static bool mapped(const struct model *m)
@@ -891,7 +913,7 @@ static unsigned int some_op(struct model *m, bool lanes)
 
 		if (rules[op].needs && !any(m, rules[op].needs))
 			w = w / 30;
-		if (op >= FZ_MUNMAP && op <= FZ_SCRIBBLE && !mapped(m))
+		if (op >= FZ_MUNMAP && op <= FZ_HAMMER && !mapped(m))
 			w = 0;
 		if (op == FZ_ACCEPT && !waiting(m))
 			w = w / 8;

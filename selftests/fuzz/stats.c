@@ -9,12 +9,15 @@
 
 #include "stats.h"
 
-void fz_count_call(struct fz_count *of, long ret, uint64_t ns)
+void fz_count_call(struct fz_count *of, long ret, uint64_t ns, uint64_t busy)
 {
 	uint32_t err = ret < 0 ? -ret : 0;
 
 	__atomic_add_fetch(&of->made, 1, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&of->ns, ns, __ATOMIC_RELAXED);
+	/* two lanes may both have the most: it is for people to look at */
+	if (busy > of->busy_ns)
+		of->busy_ns = busy;
 	if (err < FZ_ERRORS)
 		__atomic_add_fetch(&of->err[err], 1, __ATOMIC_RELAXED);
 }
@@ -61,6 +64,8 @@ static void add_count(struct fz_count *to, const struct fz_count *from)
 
 	to->made += from->made;
 	to->ns += from->ns;
+	if (from->busy_ns > to->busy_ns)
+		to->busy_ns = from->busy_ns;
 	for (i = 0; i < FZ_ERRORS; i++)
 		to->err[i] += from->err[i];
 }
@@ -88,17 +93,18 @@ void fz_stats_print(const struct fz_log *log, unsigned int workers,
 	struct fz_count c;
 	unsigned int op, w;
 
-	printf("# %-12s %9s %5s %9s  errors\n", "call", "made", "ok %",
-	       "us each");
+	printf("# %-12s %9s %5s %9s %9s  errors\n", "call", "made",
+	       "ok %", "us each", "busy us");
 	for (op = 0; op < FZ_OP_COUNT; op++) {
 		memset(&c, 0, sizeof(c));
 		for (w = 0; w < workers; w++)
 			add_count(&c, &log[w].count[op]);
 		if (!c.made)
 			continue;
-		printf("# %-12s %9" PRIu64 " %5" PRIu64 " %9" PRIu64 " ",
-		       fz_op_name[op], c.made, 100 * c.err[0] / c.made,
-		       c.ns / c.made / 1000);
+		printf("# %-12s %9" PRIu64 " %5" PRIu64 " %9" PRIu64
+		       " %9" PRIu64 " ", fz_op_name[op], c.made,
+		       100 * c.err[0] / c.made, c.ns / c.made / 1000,
+		       c.busy_ns / 1000);
 		print_errors(&c);
 	}
 	for (w = 0; w < FZ_SUMS && sums->sum[w].name[0]; w++)

@@ -18,8 +18,8 @@ struct fz_sums {
 	} sum[FZ_SUMS];
 };
 
-/* A call ended with @ret after @ns. */
-void fz_count_call(struct fz_count *of, long ret, uint64_t ns);
+/* A call ended with @ret after @ns, of which it had a CPU for @busy. */
+void fz_count_call(struct fz_count *of, long ret, uint64_t ns, uint64_t busy);
 
 /* Those of this thread's network namespace */
 void fz_sums_here(struct fz_sums *to);

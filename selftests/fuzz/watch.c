@@ -30,12 +30,16 @@
 #define WRITTEN		4
 #define WRITTEN_SIZE	8192
 
+/* So often a program runs again of which a call kept a CPU for long. */
+#define BUSY_TIMES	20U
+
 /* In memory that all generations share */
 struct shared {
 	struct fz_log log[FZ_WORKERS];
 	uint64_t next[FZ_WORKERS];
 	uint32_t restarts;
 	uint32_t checks;
+	uint32_t busy;
 	struct fz_sums sums[FZ_WORKERS];
 	struct fz_cover cover;
 };
@@ -122,6 +126,29 @@ static bool make_program(unsigned int w, struct fz_prog *p)
 	return true;
 }
 
+/*
+ * A call that kept a CPU for long. A machine that stands still does that once;
+ * a loop in the kernel, in one of four times that the program runs again.
+ */
+static bool busy_again(const struct fz_prog *p)
+{
+	uint32_t at = fz_log->busy_at - 1, ms = fz_log->busy_ms;
+	unsigned int i, n = 0;
+
+	for (i = 0; i < BUSY_TIMES; i++) {
+		fz_exec(p);
+		n += fz_log->busy_at != 0;
+	}
+	shared->busy++;
+	if (n * 4 < BUSY_TIMES)
+		return false;
+	fz_log->at[p->call[at].lane] = at + 1;
+	snprintf(fz_log->complaint, sizeof(fz_log->complaint),
+		 "%s keeps a CPU: %u ms, and so %u times of %u that it ran again",
+		 fz_op_name[p->call[at].op], ms, n, BUSY_TIMES);
+	return true;
+}
+
 static void limits(void)
 {
 	static const struct {
@@ -165,6 +192,8 @@ static void worker(unsigned int w, int dir)
 		if (fz_kmsg_complains(fz_log->complaint,
 				      sizeof(fz_log->complaint)))
 			_exit(3);
+		if (fz_log->busy_at && busy_again(&p))
+			_exit(4);
 	}
 	_exit(0);
 }
@@ -313,6 +342,8 @@ static const char *how_ended(unsigned int w, int status)
 	else if (WEXITSTATUS(status) == 3)
 		snprintf(text, sizeof(text), "the kernel complains: %s",
 			 shared->log[w].complaint);
+	else if (WEXITSTATUS(status) == 4)
+		return shared->log[w].complaint;
 	else
 		snprintf(text, sizeof(text), "a worker failed, status %d",
 			 WEXITSTATUS(status));
@@ -467,11 +498,11 @@ static void summary(void)
 	for (w = 0; w < plan->workers; w++)
 		programs += shared->log[w].programs;
 	printf("# calls done: %" PRIu64 ", seed: %" PRIu64
-	       ", coverage: %u places, %u outcomes\n", calls_made(),
-	       plan->seed, v->pcs, v->outcomes);
+	       ", coverage: %u places (%u first in a softirq), %u outcomes\n",
+	       calls_made(), plan->seed, v->pcs, v->far_pcs, v->outcomes);
 	printf("# programs: %" PRIu64 ", %u kept; %u restarts; %u times "
-	       "nothing was left\n", programs, v->kept, shared->restarts,
-	       shared->checks);
+	       "nothing was left; %u were slow once\n", programs, v->kept,
+	       shared->restarts, shared->checks, shared->busy);
 	fflush(stdout);
 }
 
@@ -526,6 +557,12 @@ int fz_run(const struct fz_plan *p)
 			summary();
 	} while (ok && !enough() &&
 		 (!plan->times || shared->next[0] < plan->times));
+	if (ok && plan->most && calls_made() < plan->most && !plan->times) {
+		fprintf(stderr, "# fuzz: %" PRIu64 " calls, not %" PRIu64
+			", in %u s\n", calls_made(), plan->most,
+			plan->seconds);
+		ok = false;
+	}
 	if (plan->stats)
 		stats();
 	if (dir >= 0)
