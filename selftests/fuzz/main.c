@@ -42,7 +42,7 @@ static void usage(void)
 	fputs("usage: fuzz [OPTIONS]\n"
 	      "  --seed N       what all chance comes from; default: fresh\n"
 	      "  --seconds N    how long (120)\n"
-	      "  --calls N      or until so many were made\n"
+	      "  --calls N      end when so many were made; fewer are a failure\n"
 	      "  --workers N    at a time (one a CPU)\n"
 	      "  --dir DIR      write the last programs of each worker there\n"
 	      "  --replay FILE  this program again, as a report or --dir has it\n"

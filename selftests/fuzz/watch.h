@@ -16,7 +16,7 @@
  * struct fz_plan - what a run is to do
  * @seed: of all its programs
  * @seconds: how long
- * @most: calls after which it ends, 0 for any number
+ * @most: calls that it has to make by then, and that end it; 0: any number
  * @workers: at a time
  * @guide: go on from what reached something new
  * @lanes: threads and processes, so that no two runs are quite alike
