@@ -200,7 +200,7 @@ static long spawn(const struct fz_call *c, uint32_t at)
 {
 	struct lane *l = &lanes[c->a % FZ_LANES];
 
-	if (!(c->a % FZ_LANES) || l->spawned || c->lane)
+	if (!(c->a % FZ_LANES) || l->spawned || c->lane || fz_world.alone)
 		return -EBUSY;
 	*l = (struct lane){ .number = c->a % FZ_LANES, .from = at + 1 };
 	if (c->b == FZ_SPAWN_THREAD) {
@@ -281,7 +281,7 @@ static long hand_start(const struct fz_call *c)
 	struct hand *h = hands;
 
 	/* by the main thread alone, which also ends them */
-	if (c->lane)
+	if (c->lane || fz_world.alone)
 		return -EPERM;
 	while (h < hands + HANDS && h->on)
 		h++;
@@ -432,7 +432,7 @@ static void run_lane(unsigned int lane, uint32_t from)
 	uint32_t i;
 
 	for (i = from; i < prog->n; i++) {
-		if (prog->call[i].lane != lane)
+		if (prog->call[i].lane != lane && !fz_world.alone)
 			continue;
 		__atomic_store_n(&fz_log->at[lane], i + 1, __ATOMIC_RELAXED);
 		run_call(&prog->call[i], i, &failing);

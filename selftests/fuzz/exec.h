@@ -85,6 +85,7 @@ struct fz_log {
  * @home: the first
  * @ticks_ms: so often a call that sleeps is interrupted
  * @trace: print each call and what it returned
+ * @alone: all calls of a program by one thread, and nobody writes meanwhile
  */
 struct fz_world {
 	int family;
@@ -94,6 +95,7 @@ struct fz_world {
 	int home;
 	int ticks_ms;
 	bool trace;
+	bool alone;
 };
 
 extern struct fz_world fz_world;
