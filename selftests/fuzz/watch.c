@@ -21,8 +21,8 @@
 #include "watch.h"
 
 /* How long a worker lives, guards and their namespaces, and what hangs */
-#define BATCH_MS	(fz_world.rdma ? 20000 : 3000)
-#define ROUND_MS	20000
+#define BATCH_MS	((fz_world.rdma ? 20000 : 3000) * l5_slow())
+#define ROUND_MS	(20000 * l5_slow())
 #define HANG_MS		((plan->brief ? 5000 : 20000) * l5_slow())
 #define LEFT_MS		((plan->brief ? 5000 : 60000) * l5_slow())
 
