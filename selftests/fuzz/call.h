@@ -36,7 +36,7 @@
 	X(CONNECT, "connect", 30) /* s, t; address, length: to t */	\
 	X(ACCEPT, "accept", 50)	/* s, t; flags, address */		\
 	X(UNCONNECT, "unconnect", 25) /* s; -, length */		\
-	X(RELISTEN, "relisten", 20) /* s; backlog: after a disconnect */ \
+	X(RELISTEN, "relisten", 40) /* s; backlog: after a disconnect */ \
 	X(SHUTDOWN, "shutdown", 18) /* s; how */			\
 	X(CLOSE, "close", 30)	/* s */					\
 	X(DUP, "dup", 12)	/* s, t; way */				\
