@@ -31,6 +31,7 @@
 #include <net/inet_connection_sock.h>
 #include <net/tcp.h>
 
+#include "cover.h"
 #include "l5.h"
 
 static const int l5_boot_family[L5PROTO_MAX] = {
@@ -143,6 +144,7 @@ static int l5_conn_request(const struct l5_af_ops *af, struct sock *sk,
 			   struct sk_buff *skb)
 {
 	struct request_sock_queue *queue = &inet_csk(sk)->icsk_accept_queue;
+	bool cover = l5_cover_begin(sock_net(sk));
 	const struct l5_sock *l5;
 
 	/* a child made from the SYN would come before its client's turn */
@@ -153,6 +155,7 @@ static int l5_conn_request(const struct l5_af_ops *af, struct sock *sk,
 		l5_meet_note(ntohl(tcp_hdr(skb)->seq),
 			     READ_ONCE(queue->rskq_defer_accept));
 	rcu_read_unlock();
+	l5_cover_end(cover);
 	return af->orig->conn_request(sk, skb);
 }
 
@@ -177,6 +180,7 @@ static struct sock *l5_syn_recv_sock(const struct l5_af_ops *af,
 {
 	struct inet_connection_sock *icsk;
 	struct l5_sock *listener;
+	bool cover;
 
 	if (!child)
 		return NULL;
@@ -187,11 +191,13 @@ static struct sock *l5_syn_recv_sock(const struct l5_af_ops *af,
 	/* another one was faster if it is not its own */
 	if (!own)
 		return child;
+	cover = l5_cover_begin(sock_net(sk));
 	rcu_read_lock();
 	listener = l5_owner(sk);
 	if (listener)
 		l5_meet_child(listener, child, skb);
 	rcu_read_unlock();
+	l5_cover_end(cover);
 	return child;
 }
 
@@ -260,6 +266,7 @@ static void l5_boot_aborted(struct l5_sock *l5)
 
 static void l5_boot_error_report(struct sock *bsk)
 {
+	bool cover = l5_cover_begin(sock_net(bsk));
 	struct l5_sock *l5;
 
 	read_lock_bh(&bsk->sk_callback_lock);
@@ -274,6 +281,7 @@ static void l5_boot_error_report(struct sock *bsk)
 		l5->sk.sk_error_report(&l5->sk);
 	}
 	read_unlock_bh(&bsk->sk_callback_lock);
+	l5_cover_end(cover);
 }
 
 /*
@@ -282,6 +290,7 @@ static void l5_boot_error_report(struct sock *bsk)
  */
 static void l5_listen_state_change(struct sock *bsk)
 {
+	bool cover = l5_cover_begin(sock_net(bsk));
 	struct l5_sock *l5;
 
 	read_lock_bh(&bsk->sk_callback_lock);
@@ -294,11 +303,13 @@ static void l5_listen_state_change(struct sock *bsk)
 			sock_put(&l5->sk);
 	}
 	read_unlock_bh(&bsk->sk_callback_lock);
+	l5_cover_end(cover);
 	l5_wakeup(bsk);
 }
 
 static void l5_boot_state_change(struct sock *bsk)
 {
+	bool cover = l5_cover_begin(sock_net(bsk));
 	struct l5_sock *l5;
 
 	read_lock_bh(&bsk->sk_callback_lock);
@@ -317,6 +328,7 @@ static void l5_boot_state_change(struct sock *bsk)
 		l5->sk.sk_state_change(&l5->sk);
 	}
 	read_unlock_bh(&bsk->sk_callback_lock);
+	l5_cover_end(cover);
 }
 
 /* Give a bootstrap our callbacks, or back the kernel's own. */

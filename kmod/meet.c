@@ -30,6 +30,7 @@
 #include <net/af_unix.h>
 #include <net/tcp.h>
 
+#include "cover.h"
 #include "l5.h"
 
 #define L5_MEET_BITS	8
@@ -152,20 +153,24 @@ static void l5_meet_timeout(struct timer_list *t)
 {
 	struct l5_conn *conn = l5_from_timer(conn, t, timer);
 	struct l5_bucket *b = l5_bucket(conn->key);
+	struct sock *sk = &conn->client->sk;
+	bool cover = l5_cover_begin(sock_net(sk));
 
 	spin_lock(&b->lock);
 	if (!hlist_unhashed(&conn->hash)) {
 		if (--conn->slices) {
 			mod_timer(&conn->timer, jiffies + conn->slice);
 			spin_unlock(&b->lock);
-			return;
+			goto out;
 		}
 		conn->reason = L5_REASON_TIMEOUT;
 		l5_meet_decide(b, conn, NULL);
 	}
 	spin_unlock(&b->lock);
 	/* the client waits for this timer to end before it goes away */
-	conn->client->sk.sk_state_change(&conn->client->sk);
+	sk->sk_state_change(sk);
+out:
+	l5_cover_end(cover);
 }
 
 void l5_meet_init_conn(struct l5_conn *conn)

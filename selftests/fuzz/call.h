@@ -36,7 +36,7 @@
 	X(CONNECT, "connect", 30) /* s, t; address, length: to t */	\
 	X(ACCEPT, "accept", 50)	/* s, t; flags, address */		\
 	X(UNCONNECT, "unconnect", 25) /* s; -, length */		\
-	X(RELISTEN, "relisten", 20) /* s; backlog: after a disconnect */ \
+	X(RELISTEN, "relisten", 40) /* s; backlog: after a disconnect */ \
 	X(SHUTDOWN, "shutdown", 18) /* s; how */			\
 	X(CLOSE, "close", 30)	/* s */					\
 	X(DUP, "dup", 12)	/* s, t; way */				\
@@ -63,6 +63,7 @@
 	X(FLOOD, "flood", 12)	/* -, m; records, length of each */	\
 	X(LOOK, "look", 8)	/* -, m: reads it */			\
 	X(SCRIBBLE, "scribble", 8) /* -; -, -, seed: a thread that pokes */ \
+	X(HAMMER, "hammer", 20)	/* -, m; where, what, word: likewise, one word */ \
 	X(SPAWN, "spawn", 16)	/* -; lane, FZ_SPAWN_* */		\
 	X(KILL, "kill", 4)	/* -; lane */				\
 	X(NETNS, "netns", 2)	/* -; which */				\

@@ -1,36 +1,88 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <fcntl.h>
 #include <linux/kcov.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "exec.h"
 
-/* Words of the buffer; of a program that reaches more the rest is not seen. */
+/* Words of a buffer; of a program that reaches more the rest is not seen. */
 #define ROOM	(256UL << 10)
 
+/* Of what this thread does in its calls */
 static int kcov = -1;
 static unsigned long *area;
 
-bool fz_cover_open(void)
+/* Of what softirqs do in its network namespace, see kmod/cover.h */
+static int far_kcov = -1;
+static unsigned long *far_area;
+
+static int open_area(unsigned long **to)
 {
-	kcov = open("/sys/kernel/debug/kcov", O_RDWR | O_CLOEXEC);
-	if (kcov < 0)
-		return false;
-	if (ioctl(kcov, KCOV_INIT_TRACE, ROOM))
+	int fd = open("/sys/kernel/debug/kcov", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		return -1;
+	if (ioctl(fd, KCOV_INIT_TRACE, ROOM))
 		goto failed;
-	kcov = fz_own_fd(kcov);
-	area = mmap(NULL, ROOM * sizeof(*area), PROT_READ | PROT_WRITE,
-		    MAP_SHARED, kcov, 0);
-	if (area == MAP_FAILED)
+	fd = fz_own_fd(fd);
+	*to = mmap(NULL, ROOM * sizeof(**to), PROT_READ | PROT_WRITE,
+		   MAP_SHARED, fd, 0);
+	if (*to == MAP_FAILED)
 		goto failed;
-	return true;
+	return fd;
 
 failed:
-	close(kcov);
-	kcov = -1;
-	return false;
+	close(fd);
+	return -1;
+}
+
+/*
+ * A task has one kcov, so another one has this: it does nothing else. Its end
+ * is the end of the coverage.
+ */
+static void *far_thread(void *arg)
+{
+	struct kcov_remote_arg remote = {
+		.trace_mode = KCOV_TRACE_PC,
+		.area_size = ROOM,
+	};
+	sigset_t all;
+	struct stat st;
+
+	(void)arg;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	if (stat("/proc/self/ns/net", &st))
+		return NULL;
+	remote.common_handle = kcov_remote_handle(KCOV_SUBSYSTEM_COMMON,
+						  st.st_ino);
+	if (ioctl(far_kcov, KCOV_REMOTE_ENABLE, &remote)) {
+		perror("# fuzz: no coverage of softirqs");
+		return NULL;
+	}
+	for (;;)
+		pause();
+}
+
+bool fz_cover_open(void)
+{
+	pthread_t id;
+
+	kcov = open_area(&area);
+	if (kcov < 0)
+		return false;
+	far_kcov = open_area(&far_area);
+	if (far_kcov >= 0 && pthread_create(&id, NULL, far_thread, NULL)) {
+		close(far_kcov);
+		far_kcov = -1;
+	}
+	return true;
 }
 
 void fz_cover_start(void)
@@ -51,17 +103,30 @@ static bool first(uint8_t *byte, uint32_t *count)
 	return true;
 }
 
+static uint32_t look(struct fz_cover *v, const unsigned long *at)
+{
+	unsigned long i, n = __atomic_load_n(&at[0], __ATOMIC_RELAXED);
+	uint32_t new = 0;
+
+	for (i = 1; i <= n && i < ROOM; i++)
+		new += first(&v->pc[fz_mix(at[i]) % sizeof(v->pc)], &v->pcs);
+	return new;
+}
+
 uint32_t fz_cover_stop(struct fz_cover *v)
 {
-	unsigned long i, n;
-	uint32_t new = 0;
+	uint32_t new, before;
 
 	if (kcov < 0)
 		return 0;
-	n = __atomic_load_n(&area[0], __ATOMIC_RELAXED);
 	ioctl(kcov, KCOV_DISABLE, 0);
-	for (i = 1; i <= n && i < ROOM; i++)
-		new += first(&v->pc[fz_mix(area[i]) % sizeof(v->pc)], &v->pcs);
+	new = look(v, area);
+	if (far_kcov < 0)
+		return new;
+	before = v->pcs;
+	new += look(v, far_area);
+	v->far_pcs += v->pcs - before;
+	__atomic_store_n(&far_area[0], 0, __ATOMIC_RELAXED);
 	return new;
 }
 

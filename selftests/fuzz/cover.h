@@ -14,6 +14,7 @@
 /**
  * struct fz_cover - of a run
  * @pcs: how many places of code
+ * @far_pcs: of them, that a softirq reached first
  * @outcomes: how many different ends of calls
  * @kept: how many programs are in @corpus, and before they were replaced
  * @pc: a byte for each hash of a place
@@ -22,6 +23,7 @@
  */
 struct fz_cover {
 	uint32_t pcs;
+	uint32_t far_pcs;
 	uint32_t outcomes;
 	uint32_t kept;
 	uint8_t pc[1 << 20];

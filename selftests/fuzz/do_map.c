@@ -166,6 +166,17 @@ static size_t map_len(unsigned int m)
 	return __atomic_load_n(&fz_map[m % FZ_MAPS].len, __ATOMIC_ACQUIRE);
 }
 
+/* A mapping that is there: in that slot, or in the next one that has one */
+static unsigned int some_map(unsigned int m)
+{
+	unsigned int i;
+
+	for (i = 0; i < FZ_MAPS; i++)
+		if (map_len(m + i))
+			break;
+	return m + i;
+}
+
 /* The whole or a part: false if nothing is there. */
 static bool part(unsigned int m, uint32_t kind, uint8_t **at, size_t *len)
 {
@@ -286,16 +297,23 @@ static void view(unsigned int m, struct fz_view *v)
 	v->tx = beside(map, L5_MMAP_TX, &v->tx_len);
 }
 
-FZ_DO(poke)
+long fz_poke_times(const struct fz_call *c, uint32_t times)
 {
 	struct fz_view v;
 	volatile long ret = -EFAULT;
 
-	if (!map_len(c->t))
+	unsigned int m = some_map(c->t);
+
+	if (!map_len(m))
 		return -EINVAL;
-	view(c->t, &v);
-	FZ_TRY(ret = fz_poke(&v, c->a, c->b, c->v));
+	view(m, &v);
+	FZ_TRY(ret = fz_poke(&v, c->a, c->b, c->v, times));
 	return ret;
+}
+
+FZ_DO(poke)
+{
+	return fz_poke_times(c, 1);
 }
 
 FZ_DO(flood)
@@ -303,9 +321,11 @@ FZ_DO(flood)
 	struct fz_view v;
 	volatile long ret = -EFAULT;
 
-	if (!map_len(c->t))
+	unsigned int m = some_map(c->t);
+
+	if (!map_len(m))
 		return -EINVAL;
-	view(c->t, &v);
+	view(m, &v);
 	FZ_TRY(ret = fz_flood(&v, c->a, c->b));
 	return ret;
 }

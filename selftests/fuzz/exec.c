@@ -21,6 +21,7 @@
 
 #include "exec.h"
 #include "l5test.h"
+#include "stats.h"
 
 /* Of what processes of a program may do after its main thread has ended */
 #define LINGER_MS	20
@@ -48,12 +49,16 @@ static struct lane {
 	pid_t pid;
 } lanes[FZ_LANES];
 
-static struct {
+/* Threads beside the lanes, which write into what is mapped until it ends */
+#define HANDS	3
+
+static struct hand {
 	bool on;
-	bool stop;
-	uint64_t seed;
+	struct fz_call call;
 	pthread_t id;
-} scribble;
+} hands[HANDS];
+
+static bool hands_off;
 
 int fz_own_fd(int fd)
 {
@@ -63,9 +68,19 @@ int fz_own_fd(int fd)
 	return to;
 }
 
+/* A change of a program often takes away what a later call is about. */
 int fz_fd(unsigned int s)
 {
-	return __atomic_load_n(&slots[s % FZ_SLOTS], __ATOMIC_RELAXED);
+	unsigned int i;
+	int fd;
+
+	for (i = 0; i < FZ_SLOTS; i++) {
+		fd = __atomic_load_n(&slots[(s + i) % FZ_SLOTS],
+				     __ATOMIC_RELAXED);
+		if (fd >= 0)
+			return fd;
+	}
+	return -1;
 }
 
 int fz_take(unsigned int s)
@@ -185,7 +200,7 @@ static long spawn(const struct fz_call *c, uint32_t at)
 {
 	struct lane *l = &lanes[c->a % FZ_LANES];
 
-	if (!(c->a % FZ_LANES) || l->spawned || c->lane)
+	if (!(c->a % FZ_LANES) || l->spawned || c->lane || fz_world.alone)
 		return -EBUSY;
 	*l = (struct lane){ .number = c->a % FZ_LANES, .from = at + 1 };
 	if (c->b == FZ_SPAWN_THREAD) {
@@ -210,44 +225,83 @@ static long kill_lane(const struct fz_call *c)
 	return FZ_RET(kill(l->pid, SIGKILL));
 }
 
-static void *scribbler(void *arg)
+static bool hands_stop(void)
 {
-	struct fz_rnd r = { .state = scribble.seed };
-	timer_t t;
+	return __atomic_load_n(&hands_off, __ATOMIC_RELAXED);
+}
 
-	(void)arg;
-	if (!ticks(&t))
-		return NULL;
-	while (!__atomic_load_n(&scribble.stop, __ATOMIC_RELAXED)) {
+static void scribble(struct fz_rnd *r)
+{
+	while (!hands_stop()) {
 		struct fz_call c = {
 			.op = FZ_POKE,
-			.t = fz_below(&r, FZ_MAPS),
-			.a = fz_below(&r, FZ_WHERES),
-			.b = fz_below(&r, FZ_WORDS),
-			.v = fz_next(&r),
+			.t = fz_below(r, FZ_MAPS),
+			.a = fz_below(r, FZ_WHERES),
+			.b = fz_below(r, FZ_WORDS),
+			.v = fz_next(r),
 		};
 
-		if (fz_do_poke(&c) == -EINVAL || fz_once_in(&r, 50))
+		if (fz_do_poke(&c) == -EINVAL || fz_once_in(r, 50))
 			sched_yield();
-		if (fz_once_in(&r, 20)) {
+		if (fz_once_in(r, 20)) {
 			c.s = fz_map[c.t].slot;
-			c.a = fz_below(&r, FZ_IOC_WATCH);
-			c.b = fz_below(&r, 4);
+			c.a = fz_below(r, FZ_IOC_WATCH);
+			c.b = fz_below(r, 4);
 			fz_do_ioctl(&c);
 		}
 	}
+}
+
+/* What it writes is looked up anew now and then: the others go on meanwhile. */
+static void hammer(const struct fz_call *c)
+{
+	while (!hands_stop())
+		if (fz_poke_times(c, 10000))
+			usleep(100);
+}
+
+static void *hand(void *arg)
+{
+	struct hand *h = arg;
+	struct fz_rnd r = { .state = h->call.v };
+	timer_t t;
+
+	if (!ticks(&t))
+		return NULL;
+	if (h->call.op == FZ_HAMMER)
+		hammer(&h->call);
+	else
+		scribble(&r);
 	timer_delete(t);
 	return NULL;
 }
 
-static long scribble_start(const struct fz_call *c)
+static long hand_start(const struct fz_call *c)
 {
-	if (c->lane || scribble.on)
+	struct hand *h = hands;
+
+	/* by the main thread alone, which also ends them */
+	if (c->lane || fz_world.alone)
+		return -EPERM;
+	while (h < hands + HANDS && h->on)
+		h++;
+	if (h == hands + HANDS)
 		return -EBUSY;
-	scribble.seed = c->v;
-	scribble.stop = false;
-	scribble.on = !pthread_create(&scribble.id, NULL, scribbler, NULL);
-	return scribble.on ? 0 : -EAGAIN;
+	h->call = *c;
+	h->on = !pthread_create(&h->id, NULL, hand, h);
+	return h->on ? 0 : -EAGAIN;
+}
+
+static void hands_join(void)
+{
+	int i;
+
+	__atomic_store_n(&hands_off, true, __ATOMIC_RELAXED);
+	for (i = 0; i < HANDS; i++)
+		if (hands[i].on)
+			pthread_join(hands[i].id, NULL);
+	memset(hands, 0, sizeof(hands));
+	__atomic_store_n(&hands_off, false, __ATOMIC_RELAXED);
 }
 
 /* --- the program */
@@ -288,7 +342,8 @@ static long (*const calls[FZ_OP_COUNT])(const struct fz_call *c) = {
 	[FZ_POKE] = fz_do_poke,
 	[FZ_FLOOD] = fz_do_flood,
 	[FZ_LOOK] = fz_do_look,
-	[FZ_SCRIBBLE] = scribble_start,
+	[FZ_SCRIBBLE] = hand_start,
+	[FZ_HAMMER] = hand_start,
 	[FZ_KILL] = kill_lane,
 	[FZ_NETNS] = fz_do_netns,
 	[FZ_SYSCTL] = fz_do_sysctl,
@@ -305,8 +360,43 @@ static long (*const calls[FZ_OP_COUNT])(const struct fz_call *c) = {
 /* Which call was the last one on a slot: as much as is known of its state. */
 static uint8_t before[FZ_SLOTS];
 
+static uint64_t now_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+}
+
+/* Calls that have nothing to do for long, whatever is in the rings */
+static bool is_short(const struct fz_call *c)
+{
+	switch (c->op) {
+	case FZ_SEND:
+	case FZ_RECV:
+	case FZ_SHUTDOWN:
+	case FZ_IOCTL:
+	case FZ_POLL:
+	case FZ_EPOLL_WAIT:
+	case FZ_CLOSE:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void too_busy(const struct fz_call *c, uint32_t at, uint64_t ns)
+{
+	if (!is_short(c) || ns < FZ_BUSY_MS * 1000000ULL * l5_slow())
+		return;
+	__atomic_store_n(&fz_log->busy_at, at + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&fz_log->busy_ms, ns / 1000000, __ATOMIC_RELAXED);
+}
+
 static void run_call(const struct fz_call *c, uint32_t at, bool *failing)
 {
+	uint64_t since = now_ns(CLOCK_MONOTONIC);
+	uint64_t busy = now_ns(CLOCK_THREAD_CPUTIME_ID);
 	uint8_t *last = &before[c->s % FZ_SLOTS];
 	bool fails = *failing;
 	long ret;
@@ -323,6 +413,10 @@ static void run_call(const struct fz_call *c, uint32_t at, bool *failing)
 		*failing = false;
 	}
 	__atomic_add_fetch(&fz_log->calls, 1, __ATOMIC_RELAXED);
+	busy = now_ns(CLOCK_THREAD_CPUTIME_ID) - busy;
+	fz_count_call(&fz_log->count[c->op], ret,
+		      now_ns(CLOCK_MONOTONIC) - since, busy);
+	too_busy(c, at, busy);
 	if (fz_world.trace)
 		fprintf(stderr, "# %u %u %s: %ld\n", at, c->lane,
 			fz_op_name[c->op], ret);
@@ -338,7 +432,7 @@ static void run_lane(unsigned int lane, uint32_t from)
 	uint32_t i;
 
 	for (i = from; i < prog->n; i++) {
-		if (prog->call[i].lane != lane)
+		if (prog->call[i].lane != lane && !fz_world.alone)
 			continue;
 		__atomic_store_n(&fz_log->at[lane], i + 1, __ATOMIC_RELAXED);
 		run_call(&prog->call[i], i, &failing);
@@ -369,10 +463,7 @@ static void join(void)
 	for (i = 1; i < FZ_LANES; i++)
 		if (lanes[i].spawned && lanes[i].thread)
 			pthread_join(lanes[i].id, NULL);
-	__atomic_store_n(&scribble.stop, true, __ATOMIC_RELAXED);
-	if (scribble.on)
-		pthread_join(scribble.id, NULL);
-	scribble.on = false;
+	hands_join();
 	for (i = 1; i < FZ_LANES; i++)
 		if (lanes[i].spawned && !lanes[i].thread)
 			reap(&lanes[i]);
@@ -396,6 +487,7 @@ bool fz_exec(const struct fz_prog *p)
 {
 	fz_log->prog = *p;
 	memset(fz_log->at, 0, sizeof(fz_log->at));
+	fz_log->busy_at = 0;
 	__atomic_store_n(&fz_log->running, 1, __ATOMIC_RELEASE);
 	prog = p;
 	found = false;

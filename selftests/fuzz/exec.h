@@ -30,6 +30,26 @@ struct fz_map {
 	uint32_t slot;
 };
 
+/* Longer than what a call has to do that moves a megabyte, on a slow machine */
+#define FZ_BUSY_MS	100
+
+/* No error is as large. */
+#define FZ_ERRORS	540
+
+/**
+ * struct fz_count - of one kind of call
+ * @made: how often
+ * @ns: time that they took, asleep or not
+ * @busy_ns: the most that one of them took of a CPU
+ * @err: of these ended with that error; 0: with none
+ */
+struct fz_count {
+	uint64_t made;
+	uint64_t ns;
+	uint64_t busy_ns;
+	uint32_t err[FZ_ERRORS];
+};
+
 /**
  * struct fz_log - in memory that the parent shares: what a worker is at
  * @prog: the program that runs
@@ -37,8 +57,11 @@ struct fz_map {
  * @calls: that were made
  * @programs: that were run
  * @running: between the beginning and the end of a program
+ * @busy_at: a call of it that kept a CPU for FZ_BUSY_MS, and one; 0: none did
+ * @busy_ms: how long
  * @changed: what proc.c has to take back when it ends
  * @complaint: of the kernel, empty if there was none
+ * @count: of each kind of call
  */
 struct fz_log {
 	struct fz_prog prog;
@@ -46,8 +69,11 @@ struct fz_log {
 	uint64_t calls;
 	uint64_t programs;
 	uint32_t running;
+	uint32_t busy_at;
+	uint32_t busy_ms;
 	uint32_t changed;
 	char complaint[200];
+	struct fz_count count[FZ_OP_COUNT];
 };
 
 /**
@@ -59,6 +85,7 @@ struct fz_log {
  * @home: the first
  * @ticks_ms: so often a call that sleeps is interrupted
  * @trace: print each call and what it returned
+ * @alone: all calls of a program by one thread, and nobody writes meanwhile
  */
 struct fz_world {
 	int family;
@@ -68,6 +95,7 @@ struct fz_world {
 	int home;
 	int ticks_ms;
 	bool trace;
+	bool alone;
 };
 
 extern struct fz_world fz_world;
@@ -89,7 +117,10 @@ bool fz_exec(const struct fz_prog *p);
 /* A descriptor moves there. */
 int fz_own_fd(int fd);
 
-/* What is in a slot, -1 for nothing; what was in it is closed. */
+/*
+ * What is in a slot, or in the next one that has something, -1 if none has. What
+ * was in a slot is closed by who puts something there.
+ */
 int fz_fd(unsigned int s);
 void fz_put(unsigned int s, int fd);
 int fz_take(unsigned int s);
@@ -184,6 +215,9 @@ FZ_DO(read_proc);
 FZ_DO(sleep);
 FZ_DO(uring);
 FZ_DO(destroy);
+
+/* A poke, again and again, as fast as it goes */
+long fz_poke_times(const struct fz_call *c, uint32_t times);
 
 /* What calls changed that outlives their program is as it was. */
 void fz_proc_begin(void);

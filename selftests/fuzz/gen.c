@@ -41,6 +41,7 @@ const unsigned int fz_op_weight[FZ_OP_COUNT] = {
  * @proto: of the socket in it
  * @addr: that it is bound to, or connected with, of an &enum fz_addr
  * @mapped: a mapping is likely there
+ * @mapped_of: of the end in that slot
  * @last: the slot that was used last: what comes next is about it, often
  * @peer: the slot of the other end of a pair, or the listener that it dialled
  * @queued: there is something to read
@@ -53,6 +54,7 @@ struct model {
 	uint8_t proto[FZ_SLOTS];
 	uint8_t addr[FZ_SLOTS];
 	bool mapped[FZ_MAPS];
+	uint8_t mapped_of[FZ_MAPS];
 	uint8_t last;
 	uint8_t peer[FZ_SLOTS];
 	bool queued[FZ_SLOTS];
@@ -103,6 +105,27 @@ static uint8_t map_slot(struct model *m)
 		if (m->mapped[(from + i) % FZ_MAPS])
 			return (from + i) % FZ_MAPS;
 	return from;
+}
+
+static void map_put(struct model *m, uint32_t i, uint8_t s)
+{
+	m->mapped[i % FZ_MAPS] = true;
+	m->mapped_of[i % FZ_MAPS] = s % FZ_SLOTS;
+}
+
+/* What is in the rings is another: whoever reads or writes there is to see. */
+static void scribbled(struct model *m, uint8_t map)
+{
+	uint8_t s = m->mapped_of[map % FZ_MAPS], peer = m->peer[s];
+
+	if (!m->mapped[map % FZ_MAPS])
+		return;
+	m->last = s;
+	if (peer >= FZ_SLOTS)
+		return;
+	m->queued[peer] = true;
+	if (once(m, 2))
+		m->last = peer;
 }
 
 static uint32_t some_of(struct model *m, const uint32_t *bits, uint32_t n,
@@ -595,22 +618,27 @@ static void gen_map(struct model *m, struct fz_call *c)
 	c->s = slot(m, HAS_CONN);
 	c->t = 5 * pick(m, FZ_MAPS / 5);
 	for (i = 0; i < 5; i++)
-		m->mapped[c->t + i] = true;
+		map_put(m, c->t + i, c->s);
 	m->last = c->s;
 }
 
 static void gen_mmap(struct model *m, struct fz_call *c)
 {
-	uint32_t prot = once(m, 4) ? pick(m, 16) : PROT_READ | PROT_WRITE;
-	uint32_t flags = once(m, 4) ? pick(m, 4) : MAP_SHARED;
+	/* from 1: own, peer, state, tx, rx, mailbox */
+	static const uint8_t right[] = { 0, 3, 1, 1, 3, 1, 3 };
+	uint32_t prot, flags = once(m, 8) ? pick(m, 4) : MAP_SHARED;
 
-	c->s = slot(m, once(m, 10) ? HAS_LISTEN : HAS_CONN);
-	c->t = pick(m, FZ_MAPS);
 	c->a = once(m, 10) ? pick(m, 12) : 1 + pick(m, 6);
-	c->b = pick(m, 6) | prot << 8 | flags << 16;
-	if (once(m, 12))
+	c->s = slot(m, c->a == 6 && !once(m, 4) ? HAS_LISTEN : HAS_CONN);
+	c->t = pick(m, FZ_MAPS);
+	prot = once(m, 5) || c->a >= ARRAY_SIZE(right) ? pick(m, 16) :
+		right[c->a];
+	/* how long: right, or twice that */
+	c->b = once(m, 5) ? pick(m, 6) : c->a >= 4 && once(m, 2) ? 2 : 0;
+	c->b |= prot << 8 | flags << 16;
+	if (once(m, 20))
 		c->v = fz_next(m->r) >> pick(m, 64);
-	m->mapped[c->t] = true;
+	map_put(m, c->t, c->s);
 }
 
 static void gen_munmap(struct model *m, struct fz_call *c)
@@ -639,7 +667,7 @@ static void gen_mremap(struct model *m, struct fz_call *c)
 	c->a = pick(m, 4);
 }
 
-static void gen_poke(struct model *m, struct fz_call *c)
+static void some_word(struct model *m, struct fz_call *c)
 {
 	static const uint8_t lock[] = {
 		FZ_WORD_0, FZ_WORD_LOCK_KERNEL, FZ_WORD_LOCK_DIED,
@@ -656,11 +684,29 @@ static void gen_poke(struct model *m, struct fz_call *c)
 	c->v = fz_next(m->r);
 }
 
+static void gen_poke(struct model *m, struct fz_call *c)
+{
+	some_word(m, c);
+	scribbled(m, c->t);
+}
+
+/* Of what everybody who shares the end goes by, most */
+static void gen_hammer(struct model *m, struct fz_call *c)
+{
+	some_word(m, c);
+	if (once(m, 2)) {
+		c->a = FZ_AT_TX_LOCK + pick(m, 2);
+		c->b = FZ_WORD_LOCK_KERNEL + pick(m, 4);
+	}
+	m->last = m->mapped_of[c->t % FZ_MAPS];
+}
+
 static void gen_flood(struct model *m, struct fz_call *c)
 {
 	c->t = map_slot(m);
 	c->a = once(m, 4) ? 4096 : pick(m, 32);
 	c->b = once(m, 3) ? pick(m, 70000) : pick(m, 9);
+	scribbled(m, c->t);
 }
 
 static void gen_look(struct model *m, struct fz_call *c)
@@ -812,6 +858,7 @@ static const struct rule rules[FZ_OP_COUNT] = {
 	[FZ_FLOOD] = { gen_flood, HAS_CONN },
 	[FZ_LOOK] = { gen_look, HAS_CONN },
 	[FZ_SCRIBBLE] = { gen_scribble, HAS_CONN },
+	[FZ_HAMMER] = { gen_hammer, HAS_CONN },
 	[FZ_SPAWN] = { gen_spawn, HAS_SOCKET },
 	[FZ_KILL] = { gen_kill, HAS_SOCKET },
 	[FZ_NETNS] = { gen_netns, 0 },
@@ -831,7 +878,7 @@ static const struct rule rules[FZ_OP_COUNT] = {
 static bool of_lanes(unsigned int op)
 {
 	return op == FZ_SPAWN || op == FZ_KILL || op == FZ_SCRIBBLE ||
-	       op == FZ_URING;
+	       op == FZ_HAMMER || op == FZ_URING;
 }
 
 static bool mapped(const struct model *m)
@@ -866,7 +913,7 @@ static unsigned int some_op(struct model *m, bool lanes)
 
 		if (rules[op].needs && !any(m, rules[op].needs))
 			w = w / 30;
-		if (op >= FZ_MUNMAP && op <= FZ_SCRIBBLE && !mapped(m))
+		if (op >= FZ_MUNMAP && op <= FZ_HAMMER && !mapped(m))
 			w = 0;
 		if (op == FZ_ACCEPT && !waiting(m))
 			w = w / 8;
@@ -977,10 +1024,10 @@ static void model_follow(struct model *m, const struct fz_prog *p, uint32_t n)
 			break;
 		case FZ_MAP:
 			for (k = 0; k < 5; k++)
-				m->mapped[(c->t + k) % FZ_MAPS] = true;
+				map_put(m, c->t + k, s);
 			break;
 		case FZ_MMAP:
-			m->mapped[c->t % FZ_MAPS] = true;
+			map_put(m, c->t, s);
 			break;
 		case FZ_SPAWN:
 			m->lanes |= 1 << c->a % FZ_LANES;

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "ends.h"
 #include "l5test.h"
 #include "rdma_here.h"
 #include "watch.h"
@@ -30,6 +31,7 @@ static const struct option options[] = {
 	{ "plain", no_argument, NULL, 'p' },
 	{ "trace", no_argument, NULL, 'T' },
 	{ "rdma", no_argument, NULL, 'R' },
+	{ "stats", no_argument, NULL, 'C' },
 	{ "print", no_argument, NULL, 'P' },
 	{ "selftest", no_argument, NULL, 'S' },
 	{ }
@@ -40,7 +42,7 @@ static void usage(void)
 	fputs("usage: fuzz [OPTIONS]\n"
 	      "  --seed N       what all chance comes from; default: fresh\n"
 	      "  --seconds N    how long (120)\n"
-	      "  --calls N      or until so many were made\n"
+	      "  --calls N      end when so many were made; fewer are a failure\n"
 	      "  --workers N    at a time (one a CPU)\n"
 	      "  --dir DIR      write the last programs of each worker there\n"
 	      "  --replay FILE  this program again, as a report or --dir has it\n"
@@ -52,6 +54,7 @@ static void usage(void)
 	      "  --plain        TCP and AF_UNIX in place of AF_L5\n"
 	      "  --trace        print each call and what it returned\n"
 	      "  --rdma         over an RDMA device of this machine, one worker\n"
+	      "  --stats        say which calls were made, and what came of it\n"
 	      "  --print        print programs instead of running them\n"
 	      "  --selftest     of the generator\n", stderr);
 	exit(2);
@@ -129,6 +132,22 @@ static void fail_all(void)
 	}
 }
 
+/*
+ * What the kernel would look for in modules is there, or is not: each look
+ * takes longer than a thousand calls.
+ */
+static void no_more_modules(void)
+{
+	FILE *f;
+
+	sh("modprobe -qa tls tcp_diag udp_diag unix_diag veth 2>/dev/null");
+	f = fopen("/proc/sys/kernel/modprobe", "we");
+	if (!f)
+		return;
+	fputs("\n", f);
+	fclose(f);
+}
+
 int main(int argc, char **argv)
 {
 	struct fz_plan plan = {
@@ -186,6 +205,9 @@ int main(int argc, char **argv)
 		case 'T':
 			fz_world.trace = true;
 			break;
+		case 'C':
+			plan.stats = true;
+			break;
 		case 'P':
 			prints = true;
 			break;
@@ -221,6 +243,7 @@ int main(int argc, char **argv)
 	/* they would not know whose is what is left */
 	if (fz_world.rdma)
 		plan.workers = 1;
+	no_more_modules();
 	fail_all();
 	ret = minimise ? fz_minimise(&plan) : fz_run(&plan);
 	printf("%s 1 fuzz.run\n", ret ? "not ok" : "ok");

@@ -17,11 +17,12 @@
 
 #include "ends.h"
 #include "rdma_here.h"
+#include "stats.h"
 #include "watch.h"
 
 /* How long a worker lives, guards and their namespaces, and what hangs */
-#define BATCH_MS	(fz_world.rdma ? 20000 : 3000)
-#define ROUND_MS	20000
+#define BATCH_MS	((fz_world.rdma ? 20000 : 3000) * l5_slow())
+#define ROUND_MS	(20000 * l5_slow())
 #define HANG_MS		((plan->brief ? 5000 : 20000) * l5_slow())
 #define LEFT_MS		((plan->brief ? 5000 : 60000) * l5_slow())
 
@@ -29,12 +30,17 @@
 #define WRITTEN		4
 #define WRITTEN_SIZE	8192
 
+/* So often a program runs again of which a call kept a CPU for long. */
+#define BUSY_TIMES	20U
+
 /* In memory that all generations share */
 struct shared {
 	struct fz_log log[FZ_WORKERS];
 	uint64_t next[FZ_WORKERS];
 	uint32_t restarts;
 	uint32_t checks;
+	uint32_t busy;
+	struct fz_sums sums[FZ_WORKERS];
 	struct fz_cover cover;
 };
 
@@ -60,15 +66,30 @@ static bool enough(void)
 
 /* --- the worker */
 
-/* Before it runs: this is what is left if the whole machine goes down. */
-static void write_down(int dir, unsigned int w, const struct fz_prog *p)
-{
-	static char text[WRITTEN_SIZE];
-	char name[32];
-	FILE *f;
-	int fd;
+static int written[WRITTEN];
 
-	if (dir < 0)
+/* Once a worker: to open a file of the host's takes longer than most programs. */
+static void write_begin(int dir, unsigned int w)
+{
+	char name[32];
+	int i, fd;
+
+	for (i = 0; i < WRITTEN; i++) {
+		snprintf(name, sizeof(name), "worker.%u.%d", w, i);
+		fd = dir < 0 ? -1 : openat(dir, name, O_WRONLY | O_CREAT |
+					   O_CLOEXEC, 0644);
+		written[i] = fd < 0 ? -1 : fz_own_fd(fd);
+	}
+}
+
+/* Before it runs: this is what is left if the whole machine goes down. */
+static void write_down(unsigned int w, const struct fz_prog *p)
+{
+	int fd = written[shared->log[w].programs % WRITTEN];
+	static char text[WRITTEN_SIZE];
+	FILE *f;
+
+	if (fd < 0)
 		return;
 	memset(text, '\n', sizeof(text));
 	f = fmemopen(text, sizeof(text) - 1, "w");
@@ -76,14 +97,8 @@ static void write_down(int dir, unsigned int w, const struct fz_prog *p)
 		return;
 	fz_print(f, "", p, NULL);
 	fclose(f);
-	snprintf(name, sizeof(name), "worker.%u.%u", w,
-		 (unsigned int)(shared->log[w].programs % WRITTEN));
-	fd = openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-	if (fd < 0)
-		return;
 	if (pwrite(fd, text, sizeof(text), 0) < 0)
 		perror("# fuzz: what runs cannot be written down");
-	close(fd);
 }
 
 /* The next program of worker @w; false if there is none. */
@@ -108,6 +123,42 @@ static bool make_program(unsigned int w, struct fz_prog *p)
 		fz_mutate(p, from, other, plan->seed, number, plan->lanes);
 	else
 		fz_gen(p, plan->seed, number, plan->lanes);
+	return true;
+}
+
+/* Is a call of it slow in each fourth run, and never if nobody is beside it? */
+static bool busy_by_others(const struct fz_prog *p)
+{
+	unsigned int i, n = 0, alone = 0;
+
+	for (i = 0; i < BUSY_TIMES; i++) {
+		fz_exec(p);
+		n += fz_log->busy_at != 0;
+		fz_world.alone = true;
+		fz_exec(p);
+		alone += fz_log->busy_at != 0;
+		fz_world.alone = false;
+	}
+	return n * 4 >= BUSY_TIMES && !alone;
+}
+
+/*
+ * A call that kept a CPU for long. A machine that stands still does that, too,
+ * but to any call; who turns round in the kernel for as long as somebody else
+ * likes does it only if there is one. A call that does so by itself is left to
+ * what looks for those that hang.
+ */
+static bool busy_again(const struct fz_prog *p)
+{
+	uint32_t at = fz_log->busy_at - 1, ms = fz_log->busy_ms;
+
+	shared->busy++;
+	if (!busy_by_others(p) || !busy_by_others(p))
+		return false;
+	fz_log->at[p->call[at].lane] = at + 1;
+	snprintf(fz_log->complaint, sizeof(fz_log->complaint),
+		 "%s keeps a CPU for as long as others like, once %u ms",
+		 fz_op_name[p->call[at].op], ms);
 	return true;
 }
 
@@ -138,8 +189,7 @@ static void worker(unsigned int w, int dir)
 	limits();
 	fz_log = &shared->log[w];
 	fz_log->running = 0;
-	if (dir >= 0)
-		dir = fz_own_fd(dir);
+	write_begin(dir, w);
 	/* what it needs of its own is above what programs may close */
 	fz_world.home = fz_world.home < 0 ? -1 : fz_own_fd(fz_world.home);
 	fz_world.far = fz_world.far < 0 ? -1 : fz_own_fd(fz_world.far);
@@ -149,12 +199,14 @@ static void worker(unsigned int w, int dir)
 	}
 	fz_kmsg_begin();
 	while (l5_now_ms() < end && !enough() && make_program(w, &p)) {
-		write_down(dir, w, &p);
+		write_down(w, &p);
 		if (fz_exec(&p) && !plan->one)
 			fz_cover_keep(&shared->cover, &p);
 		if (fz_kmsg_complains(fz_log->complaint,
 				      sizeof(fz_log->complaint)))
 			_exit(3);
+		if (fz_log->busy_at && busy_again(&p))
+			_exit(4);
 	}
 	_exit(0);
 }
@@ -303,6 +355,8 @@ static const char *how_ended(unsigned int w, int status)
 	else if (WEXITSTATUS(status) == 3)
 		snprintf(text, sizeof(text), "the kernel complains: %s",
 			 shared->log[w].complaint);
+	else if (WEXITSTATUS(status) == 4)
+		return shared->log[w].complaint;
 	else
 		snprintf(text, sizeof(text), "a worker failed, status %d",
 			 WEXITSTATUS(status));
@@ -403,6 +457,8 @@ static void guard(unsigned int w, int dir)
 			_exit(1);
 	} while (l5_now_ms() < end && !enough() &&
 		 (!plan->times || shared->next[w] < plan->times));
+	net_enter(fz_world.home);
+	fz_sums_here(&shared->sums[w]);
 	leave_dir();
 	_exit(0);
 }
@@ -455,17 +511,46 @@ static void summary(void)
 	for (w = 0; w < plan->workers; w++)
 		programs += shared->log[w].programs;
 	printf("# calls done: %" PRIu64 ", seed: %" PRIu64
-	       ", coverage: %u places, %u outcomes\n", calls_made(),
-	       plan->seed, v->pcs, v->outcomes);
+	       ", coverage: %u places (%u first in a softirq), %u outcomes\n",
+	       calls_made(), plan->seed, v->pcs, v->far_pcs, v->outcomes);
 	printf("# programs: %" PRIu64 ", %u kept; %u restarts; %u times "
-	       "nothing was left\n", programs, v->kept, shared->restarts,
-	       shared->checks);
+	       "nothing was left; %u were slow once\n", programs, v->kept,
+	       shared->restarts, shared->checks, shared->busy);
 	fflush(stdout);
+}
+
+static void stats(void)
+{
+	static struct fz_sums all;
+	unsigned int w;
+
+	for (w = 0; w < plan->workers; w++)
+		fz_sums_add(&all, &shared->sums[w]);
+	fz_stats_print(shared->log, plan->workers, &all);
+	fflush(stdout);
+}
+
+/*
+ * References to the module before anything was made. Some end later than who
+ * had them: those of the sockets that were tried a moment ago.
+ */
+static long long references(void)
+{
+	int64_t end = l5_now_ms() + 1000;
+	long long n, least = l5_references();
+
+	while (least > 0 && l5_now_ms() < end) {
+		usleep(20000);
+		n = l5_references();
+		if (n < least)
+			least = n;
+	}
+	return least;
 }
 
 int fz_run(const struct fz_plan *p)
 {
-	long long refs = l5_references(), kb = l5_stat("host_reserved_kb");
+	long long refs = references(), kb = l5_stat("host_reserved_kb");
 	int dir = -1;
 	bool ok;
 
@@ -485,6 +570,14 @@ int fz_run(const struct fz_plan *p)
 			summary();
 	} while (ok && !enough() &&
 		 (!plan->times || shared->next[0] < plan->times));
+	if (ok && plan->most && calls_made() < plan->most && !plan->times) {
+		fprintf(stderr, "# fuzz: %" PRIu64 " calls, not %" PRIu64
+			", in %u s\n", calls_made(), plan->most,
+			plan->seconds);
+		ok = false;
+	}
+	if (plan->stats)
+		stats();
 	if (dir >= 0)
 		close(dir);
 	return !ok;

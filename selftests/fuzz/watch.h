@@ -16,7 +16,7 @@
  * struct fz_plan - what a run is to do
  * @seed: of all its programs
  * @seconds: how long
- * @most: calls after which it ends, 0 for any number
+ * @most: calls that it has to make by then, and that end it; 0: any number
  * @workers: at a time
  * @guide: go on from what reached something new
  * @lanes: threads and processes, so that no two runs are quite alike
@@ -24,6 +24,7 @@
  * @times: how often; then also of programs made by the seed
  * @from: the number of the first one
  * @brief: have less patience, and say less: it is one of many tries
+ * @stats: say at the end what it was made of
  * @dir: where the last programs of each worker are written, or NULL
  */
 struct fz_plan {
@@ -37,6 +38,7 @@ struct fz_plan {
 	uint64_t times;
 	uint64_t from;
 	bool brief;
+	bool stats;
 	const char *dir;
 };
 

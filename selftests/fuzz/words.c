@@ -76,67 +76,85 @@ static uint64_t *slot_at(struct fz_view *v, uint64_t pos)
 	return (uint64_t *)(v->tx + (pos % v->tx_len & ~7ULL));
 }
 
-static long poke_ring(struct fz_view *v, uint32_t where, uint64_t w,
-		      uint64_t chance)
+/* Where in the ring, or NULL */
+static uint64_t *ring_at(struct fz_view *v, uint32_t where, uint64_t chance)
 {
-	uint64_t pos;
-
 	if (!v->tx || !v->tx_len)
-		return -EINVAL;
+		return NULL;
 	switch (where) {
 	case FZ_AT_PEER_HEAD:
-		pos = peer_word(v, true);
-		break;
+		return slot_at(v, peer_word(v, true));
 	case FZ_AT_OWN_TAIL:
-		pos = own_word(v, false);
-		break;
+		return slot_at(v, own_word(v, false));
 	case FZ_AT_NEAR:
-		pos = peer_word(v, true) + (chance >> 40) % 512;
-		break;
+		return slot_at(v, peer_word(v, true) + (chance >> 40) % 512);
 	default:
-		pos = chance >> 20;
+		return slot_at(v, chance >> 20);
 	}
-	l5_store_release(slot_at(v, pos), w);
-	return 0;
 }
 
-long fz_poke(struct fz_view *v, uint32_t where, uint32_t what, uint64_t chance)
+/* A word of 64 bits, or NULL */
+static uint64_t *long_at(struct fz_view *v, uint32_t where, uint64_t chance)
 {
-	uint64_t w = word(v, what, chance);
 	struct l5_ctrl *c = v->own;
 
-	where %= FZ_WHERES;
 	if (where >= FZ_AT_PEER_HEAD)
-		return poke_ring(v, where, w, chance);
+		return ring_at(v, where, chance);
 	if (!c)
-		return -EINVAL;
+		return NULL;
 	switch (where) {
 	case FZ_AT_TX_TAIL:
-		l5_store(&c->tx_tail, w);
-		break;
+		return (uint64_t *)&c->tx_tail;
 	case FZ_AT_TX_BYTES:
-		l5_store(&c->tx_bytes, w);
-		break;
+		return (uint64_t *)&c->tx_bytes;
 	case FZ_AT_RX_HEAD:
-		l5_store(&c->rx_head, w);
-		break;
+		return (uint64_t *)&c->rx_head;
 	case FZ_AT_RX_POS:
-		l5_store(&c->rx_pos, w);
-		break;
+		return (uint64_t *)&c->rx_pos;
 	case FZ_AT_RX_BYTES:
-		l5_store(&c->rx_bytes, w);
-		break;
-	case FZ_AT_RX_WAIT:
-		l5_store(&c->rx_wait, (uint32_t)w);
-		break;
-	case FZ_AT_TX_WAIT:
-		l5_store(&c->tx_wait, (uint32_t)w);
-		break;
-	case FZ_AT_TX_LOCK:
-		l5_store(&c->tx_lock, (uint32_t)w);
-		break;
+		return (uint64_t *)&c->rx_bytes;
 	default:
-		l5_store(&c->rx_lock, (uint32_t)w);
+		return NULL;
+	}
+}
+
+/* One of 32, or NULL */
+static uint32_t *short_at(struct fz_view *v, uint32_t where)
+{
+	struct l5_ctrl *c = v->own;
+
+	if (!c)
+		return NULL;
+	switch (where) {
+	case FZ_AT_RX_WAIT:
+		return &c->rx_wait;
+	case FZ_AT_TX_WAIT:
+		return &c->tx_wait;
+	case FZ_AT_TX_LOCK:
+		return &c->tx_lock;
+	case FZ_AT_RX_LOCK:
+		return &c->rx_lock;
+	default:
+		return NULL;
+	}
+}
+
+long fz_poke(struct fz_view *v, uint32_t where, uint32_t what, uint64_t chance,
+	     uint32_t times)
+{
+	uint64_t w = word(v, what, chance), *l;
+	uint32_t i, *s;
+
+	where %= FZ_WHERES;
+	l = long_at(v, where, chance);
+	s = l ? NULL : short_at(v, where);
+	if (!l && !s)
+		return -EINVAL;
+	for (i = 0; i < times; i++) {
+		if (l)
+			l5_store_release(l, w);
+		else
+			l5_store(s, (uint32_t)w);
 	}
 	return 0;
 }

@@ -26,8 +26,12 @@ struct fz_view {
 	size_t tx_len;
 };
 
-/* One word: an &enum fz_where, an &enum fz_word, chance. May fault. */
-long fz_poke(struct fz_view *v, uint32_t where, uint32_t what, uint64_t chance);
+/*
+ * One word, the same one @times: an &enum fz_where, an &enum fz_word, chance.
+ * May fault.
+ */
+long fz_poke(struct fz_view *v, uint32_t where, uint32_t what, uint64_t chance,
+	     uint32_t times);
 
 /* @n records of @len bytes where the peer reads, and the tail behind them */
 long fz_flood(struct fz_view *v, uint32_t n, uint32_t len);
