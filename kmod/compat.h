@@ -91,8 +91,10 @@ struct sock *unix_peer_get(struct sock *sk);
 /* which way an iterator goes had other names until 6.2 */
 #ifdef ITER_SOURCE
 #define L5_ITER_SOURCE		ITER_SOURCE
+#define L5_ITER_DEST		ITER_DEST
 #else
 #define L5_ITER_SOURCE		WRITE
+#define L5_ITER_DEST		READ
 #endif
 
 /*
