@@ -247,6 +247,7 @@ struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
 	/* its memory is the rings' and the bootstrap's, which are charged */
 	l5_memcg_drop(sk);
 	l5_user_frags_init(sk);
+	l5_psp_refuse(sk);
 	/* taken, so that nothing in the kernel takes it over as a TCP socket */
 	sk->sk_user_data = (void *)((unsigned long)sk | SK_USER_DATA_NOCOPY);
 

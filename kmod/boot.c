@@ -853,6 +853,16 @@ static int l5_disconnect(struct socket *sock, struct l5_sockaddr *addr,
 	return err;
 }
 
+/*
+ * It was connected, and TCP gave that up only now. TCP takes its time to say so
+ * of the socket, and AF_UNIX says nothing there at all in newer kernels.
+ */
+static bool l5_boot_gave_up(const struct l5_sock *l5)
+{
+	return l5_state(l5) >= L5_BASE && l5->boot->state == SS_UNCONNECTED &&
+	       READ_ONCE(l5->boot->sk->sk_state) == TCP_CLOSE;
+}
+
 /**
  * l5_connect() - connect the bootstrap and meet the peer
  * @sock: the socket
@@ -890,9 +900,7 @@ int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 	} else if (err != -EINPROGRESS && err != -EALREADY) {
 		mutex_lock(&l5->lock);
 		l5_connect_failed(l5);
-		/* it was connected, and TCP gave that up only now */
-		if (l5->boot->state == SS_UNCONNECTED &&
-		    l5_state(l5) >= L5_BASE)
+		if (l5_boot_gave_up(l5))
 			l5_unconnected(l5);
 		mutex_unlock(&l5->lock);
 	}

@@ -19,6 +19,9 @@
 #include <linux/version.h>
 #include <net/af_unix.h>
 #include <net/sock.h>
+#if IS_ENABLED(CONFIG_INET_PSP)
+#include <net/psp/types.h>
+#endif
 
 #define L5_KERNEL(a, b)	(LINUX_VERSION_CODE >= KERNEL_VERSION(a, b, 0))
 
@@ -91,8 +94,10 @@ struct sock *unix_peer_get(struct sock *sk);
 /* which way an iterator goes had other names until 6.2 */
 #ifdef ITER_SOURCE
 #define L5_ITER_SOURCE		ITER_SOURCE
+#define L5_ITER_DEST		ITER_DEST
 #else
 #define L5_ITER_SOURCE		WRITE
+#define L5_ITER_DEST		READ
 #endif
 
 /*
@@ -228,6 +233,22 @@ static inline void l5_user_frags_init(struct sock *sk)
 	xa_init_flags(&sk->sk_user_frags, XA_FLAGS_ALLOC1);
 #endif
 }
+
+/*
+ * PSP, since 6.18, is told by a descriptor which socket of TCP's to encrypt, and
+ * takes for one what looks like one. It leaves alone what has keys already: these
+ * are of no device.
+ */
+#if IS_ENABLED(CONFIG_INET_PSP)
+static inline void l5_psp_refuse(struct sock *sk)
+{
+	static struct psp_assoc none;
+
+	RCU_INIT_POINTER(sk->psp_assoc, &none);
+}
+#else
+static inline void l5_psp_refuse(struct sock *sk) { }
+#endif
 
 /* a notification of MSG_ZEROCOPY; there can be memory of a device since 6.16 */
 static inline struct ubuf_info *l5_zerocopy_alloc(struct sock *sk, size_t len)

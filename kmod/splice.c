@@ -31,9 +31,6 @@ static int l5_splice_base(struct l5_sock *l5, bool nonblock)
 
 #if L5_OLD_SPLICE
 
-/* Pages that one call fills at most, as many as a pipe has by default. */
-#define L5_SPLICE_PAGES	PIPE_DEF_BUFFERS
-
 ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
 		    size_t size, int flags)
 {
@@ -47,12 +44,36 @@ ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
 	return sock_no_sendpage(sock, page, offset, size, flags);
 }
 
+#else
+
+/**
+ * l5_splice_eof() - a file that was being sent has ended before its time
+ * @sock: the socket
+ *
+ * Bytes that were kept for more are to go. A ring keeps none.
+ */
+void l5_splice_eof(struct socket *sock)
+{
+	struct socket *boot = l5_sk(sock->sk)->boot;
+
+	if (boot->ops->splice_eof)
+		boot->ops->splice_eof(boot);
+}
+
+#endif /* L5_OLD_SPLICE */
+
+/* Pages that one call fills at most, as many as a pipe has by default. */
+#define L5_SPLICE_PAGES	PIPE_DEF_BUFFERS
+
 static void l5_splice_release(struct splice_pipe_desc *spd, unsigned int i)
 {
 	put_page(spd->pages[i]);
 }
 
-/* Receive into fresh pages, and put them into the pipe. */
+/*
+ * Receive into fresh pages, and put them into the pipe. What newer kernels have
+ * for that knows nothing of SPLICE_F_NONBLOCK, which AF_UNIX obeys.
+ */
 static ssize_t l5_splice_copy(struct socket *sock, loff_t *ppos,
 			      struct pipe_inode_info *pipe, size_t len,
 			      unsigned int flags)
@@ -92,7 +113,7 @@ static ssize_t l5_splice_copy(struct socket *sock, loff_t *ppos,
 	if (!n)
 		return -ENOMEM;
 	len = min_t(size_t, len, n * PAGE_SIZE);
-	iov_iter_bvec(&msg.msg_iter, READ, bvec, n, len);
+	iov_iter_bvec(&msg.msg_iter, L5_ITER_DEST, bvec, n, len);
 	ret = sock_recvmsg(sock, &msg, nonblock);
 	for (i = 0; ret > 0 && i * PAGE_SIZE < ret; i++)
 		partial[i].len = min_t(size_t, ret - i * PAGE_SIZE, PAGE_SIZE);
@@ -102,36 +123,11 @@ static ssize_t l5_splice_copy(struct socket *sock, loff_t *ppos,
 	return i ? splice_to_pipe(pipe, &spd) : ret;
 }
 
-#else
-
-static ssize_t l5_splice_copy(struct socket *sock, loff_t *ppos,
-			      struct pipe_inode_info *pipe, size_t len,
-			      unsigned int flags)
-{
-	return copy_splice_read(sock->file, ppos, pipe, len, flags);
-}
-
-/**
- * l5_splice_eof() - a file that was being sent has ended before its time
- * @sock: the socket
- *
- * Bytes that were kept for more are to go. A ring keeps none.
- */
-void l5_splice_eof(struct socket *sock)
-{
-	struct socket *boot = l5_sk(sock->sk)->boot;
-
-	if (boot->ops->splice_eof)
-		boot->ops->splice_eof(boot);
-}
-
-#endif /* L5_OLD_SPLICE */
-
 /**
  * l5_splice_read() - move bytes from a socket into a pipe
  * @sock: the socket
  * @ppos: not used
- * @pipe: the pipe, locked by the caller on old kernels, which has seen room
+ * @pipe: the pipe, locked by the caller, which has seen room
  * @len: how many at most
  * @flags: SPLICE_F_*, which say nothing about a TCP socket
  *

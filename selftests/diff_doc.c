@@ -56,12 +56,27 @@ static void cell(FILE *f, const char *s)
 	fputc(' ', f);
 }
 
+/* Some stand in the table twice, for one end of a pair and for both. */
+static bool said_before(const struct deviation *d)
+{
+	const struct deviation *e;
+
+	for (e = deviations; e < d; e++)
+		if (!strcmp(e->scenario, d->scenario) &&
+		    !strcmp(e->label, d->label) && !strcmp(e->own, d->own) &&
+		    !strcmp(e->l5, d->l5) && e->where == d->where)
+			return true;
+	return false;
+}
+
 static void write_doc(FILE *f)
 {
 	const struct deviation *d;
 
 	fputs(intro, f);
 	for (d = deviations; d < deviations + deviations_n; d++) {
+		if (said_before(d))
+			continue;
 		cell(f, d->scenario);
 		fputs("| `", f);
 		for (const char *s = d->label; *s; s++) {

@@ -14,6 +14,12 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD	77
 #endif
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS	83
+#endif
+#ifndef SO_INQ
+#define SO_INQ		84
+#endif
 
 static unsigned char buf[512];
 
@@ -64,7 +70,9 @@ static void get_all(struct ctx *c, const char *who, int fd, int level,
 				V(label, "length %u %02x%02x%02x%02x #%llx",
 				  len, buf[0], buf[1], buf[2], buf[3],
 				  (unsigned long long)l5_hash(0, buf, 256));
-			if (n < 0 && errno == ENOPROTOOPT)
+			/* What security modules keep, one end may know. */
+			if (n < 0 && errno == ENOPROTOOPT &&
+			    (level != SOL_SOCKET || opt != SO_PEERSEC))
 				break;
 		}
 	}
@@ -156,7 +164,9 @@ static const struct setting settings[] = {
 	{ SOL_SOCKET, SO_PRIORITY, 3 }, { SOL_SOCKET, SO_PRIORITY, 99 },
 	{ SOL_SOCKET, SO_REUSEPORT, 1 }, { SOL_SOCKET, SO_PASSCRED, 1 },
 	{ SOL_SOCKET, SO_PASSCRED, 0 }, { SOL_SOCKET, SO_PASSPIDFD, 1 },
-	{ SOL_SOCKET, SO_PASSPIDFD, 0 }, { SOL_SOCKET, SO_PEERCRED, 1 },
+	{ SOL_SOCKET, SO_PASSPIDFD, 0 }, { SOL_SOCKET, SO_PASSRIGHTS, 0 },
+	{ SOL_SOCKET, SO_PASSRIGHTS, 1 }, { SOL_SOCKET, SO_INQ, 1 },
+	{ SOL_SOCKET, SO_PEERCRED, 1 },
 	{ SOL_SOCKET, SO_RCVLOWAT, 0 }, { SOL_SOCKET, SO_RCVLOWAT, 100 },
 	{ SOL_SOCKET, SO_RCVLOWAT, -5 }, { SOL_SOCKET, SO_RCVLOWAT, 1 },
 	{ SOL_SOCKET, SO_SNDLOWAT, 1 }, { SOL_SOCKET, SO_TIMESTAMP, 1 },

@@ -309,7 +309,8 @@ write_job() {	# command...
 	} >"$TMP/tree/job/settings" || return
 	{
 		echo 'export HOME=/root USER=root LOGNAME=root SHELL=/bin/bash LANG=C.UTF-8 TERM=dumb'
-		echo "export L5_KERNEL=$KERNEL L5_VM=${LINK_NAME:-l5}"
+		echo "export L5_KERNEL=$KERNEL L5_VM=${LINK_NAME:-l5}" \
+			"L5_MODULE=$(quote "$MODULE")"
 		for e in "${ENVS[@]}"; do
 			printf 'export %s=%s\n' "${e%%=*}" "$(quote "${e#*=}")"
 		done

@@ -14,6 +14,14 @@
 #define PEEK_REASON							\
 	"SO_PEEK_OFF is refused, as TCP did before Linux 6.9"
 
+#define PEERSEC_REASON							\
+	"SO_PEERSEC is unknown, as on TCP: what a security module keeps of "\
+	"the peer of an AF_UNIX socket is the bootstrap's. AppArmor keeps it "\
+	"in newer kernels"
+
+#define INQ_REASON							\
+	"SO_INQ is unknown, as it was to AF_UNIX before Linux 6.17"
+
 #define RIGHTS_REASON							\
 	"a ring carries bytes: descriptors are refused, and travel over a "\
 	"plain AF_UNIX socket"
@@ -66,16 +74,30 @@ const struct deviation deviations[] = {
 	  "-1 EINVAL", "-1 EPROTONOSUPPORT", false,
 	  "the third argument is an address family here, not a number of "
 	  "IP's, so there is no limit that it breaks", D_ALWAYS },
-	{ "get_socket_level", "getsockopt * level 1 option 42 length *", V_UN,
+	{ "get_socket_level", "getsockopt * level 1 option 42 length *", BOTH_ENDS,
 	  "length *", "-1 EOPNOTSUPP", false, PEEK_REASON, D_ALWAYS },
-	{ "set_connected", "setsockopt * 1 42 to -1", V_UN,
+	{ "set_connected", "setsockopt * 1 42 to -1", BOTH_ENDS,
 	  "0", "-1 EOPNOTSUPP", false, PEEK_REASON, D_ALWAYS },
-	{ "set_[!c]*", "setsockopt * 1 42 to -1", V_UN,
+	{ "set_[!c]*", "setsockopt * 1 42 to -1", BOTH_ENDS,
 	  "0", "-1 EOPNOTSUPP", false, PEEK_REASON, D_KERNEL },
-	{ "set_*", "then getsockopt * 1 42", V_UN,
+	{ "set_*", "then getsockopt * 1 42", BOTH_ENDS,
 	  "length *", "-1 EOPNOTSUPP", false, PEEK_REASON, D_ALWAYS },
-	{ "peek_offset", "*SO_PEEK_OFF*", V_UN,
+	{ "peek_offset", "*SO_PEEK_OFF*", BOTH_ENDS,
 	  "0", "-1 EOPNOTSUPP", false, PEEK_REASON, D_ALWAYS },
+	{ "get_socket_level", "getsockopt * level 1 option 42 length *", ONE_END,
+	  "length *", "-1 EOPNOTSUPP", true, PEEK_REASON, D_ALWAYS },
+	{ "set_connected", "setsockopt * 1 42 to -1", ONE_END,
+	  "0", "-1 EOPNOTSUPP", true, PEEK_REASON, D_ALWAYS },
+	{ "set_[!c]*", "setsockopt * 1 42 to -1", ONE_END,
+	  "0", "-1 EOPNOTSUPP", true, PEEK_REASON, D_KERNEL },
+	{ "set_*", "then getsockopt * 1 42", ONE_END,
+	  "length *", "-1 EOPNOTSUPP", true, PEEK_REASON, D_ALWAYS },
+	{ "peek_offset", "*SO_PEEK_OFF*", ONE_END,
+	  "0", "-1 EOPNOTSUPP", true, PEEK_REASON, D_ALWAYS },
+	{ "get_socket_level", "getsockopt * level 1 option 31 length *", V_UN,
+	  "*", "-1 ENOPROTOOPT", true, PEERSEC_REASON, D_ALWAYS },
+	{ "set_*", "setsockopt * 1 84 to 1", V_UN,
+	  "0", "-1 ENOPROTOOPT", false, INQ_REASON, D_ALWAYS },
 	{ "types", "socket(fam, SOCK_STREAM, -1)", V_UN,
 	  "-1 EPROTONOSUPPORT", "-1 EINVAL", false,
 	  "a negative protocol is refused as TCP refuses it", D_ALWAYS },
