@@ -311,7 +311,7 @@ static int __init l5_init(void)
 	BUILD_BUG_ON(sizeof(struct l5_ctrl) > PAGE_SIZE);
 	BUILD_BUG_ON(sizeof(struct l5_map_state) > PAGE_SIZE);
 
-	/* It is an index of the kernel's, which looks at its upper bound only. */
+	/* an index of the kernel's, which looks at its upper bound only */
 	if (l5_family <= AF_UNSPEC || l5_family >= AF_MAX)
 		return -EINVAL;
 

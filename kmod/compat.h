@@ -235,9 +235,9 @@ static inline void l5_user_frags_init(struct sock *sk)
 }
 
 /*
- * PSP, since 6.18, is told by a descriptor which socket of TCP's to encrypt, and
- * takes for one what looks like one. It leaves alone what has keys already: these
- * are of no device.
+ * PSP, since 6.18, is told by a descriptor which socket of TCP's to encrypt,
+ * and takes for one what looks like one. It leaves alone what has keys already:
+ * these are of no device.
  */
 #if IS_ENABLED(CONFIG_INET_PSP)
 static inline void l5_psp_refuse(struct sock *sk)

@@ -283,7 +283,7 @@ static void l5_door_heard(struct l5_rdma *rd, struct rdma_cm_id *id,
 		l5_door_fail(rd, L5_REASON_PEER);
 		break;
 	case RDMA_CM_EVENT_UNREACHABLE:
-		/* all words that the answer has come were lost, not what followed */
+		/* all words that the answer came were lost, not what followed */
 		if (!rd->server || !l5_rd(rd, L5_RD_UP))
 			l5_door_fail(rd, L5_REASON_SILENT);
 		break;

@@ -528,7 +528,7 @@ bool l5_move_unread(struct l5_rdma *rd)
 		return false;
 	if (!l5)
 		return true;
-	/* a peer may say so of a connection that has not moved: no rings then */
+	/* a peer may say so of one that has not moved: no rings then */
 	if (l5_state(l5) == L5_MOVING || l5_state(l5) == L5_SHM) {
 		done = !l5_move_busy(l5->boot->sk);
 		if (done)
@@ -651,7 +651,7 @@ static void l5_move_stays(struct l5_rdma *rd, struct l5_sock *l5)
 
 	if (stat[why])
 		l5_count(l5, stat[why], 1);
-	/* its rings stay until it is closed, where calls may use them already */
+	/* its rings stay until it is closed: calls may use them already */
 	if (l5_state(l5) == L5_BASE || l5_state(l5) == L5_MOVING)
 		WRITE_ONCE(l5->reason, why);
 }

@@ -199,7 +199,7 @@ struct l5_fill {
 	struct l5_end *e;
 	const struct l5_payer *payer;	/* who maps */
 	u32 pages;			/* that it pays for */
-	u32 grant;			/* of which that many are granted anew */
+	u32 grant;			/* and of these, granted anew */
 	u32 rest;			/* granted anew to writers */
 	struct list_head list;
 	u32 n;				/* in that list, the payer's first */

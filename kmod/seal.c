@@ -7,8 +7,8 @@
  * So a hello carries a seal: a MAC, keyed by the secret of the TCP connection,
  * over all that the hello says, the addresses of that connection, the direction
  * and the queue pair numbers, which the connection managers tell each other
- * themselves. A hello that somebody else sends on comes from another queue pair,
- * and its seal is broken; nobody without the secret makes a new one.
+ * themselves. A hello that somebody else sends on comes from another queue
+ * pair, and its seal is broken; nobody without the secret makes a new one.
  *
  * The token finds the connection that is meant and proves nothing.
  *

@@ -4,9 +4,9 @@
  *
  * A burst of connections asks one after the other, so that each question has
  * its own time: a host answers only so many at once. That is the destination's
- * matter alone, and the user's. One that does not answer keeps its own questions
- * waiting, and nobody else's; how many there are in all is bounded by the queue pairs that
- * the namespace, the user and the host may have.
+ * matter alone, and the user's. One that does not answer keeps its own
+ * questions waiting, and nobody else's; how many there are in all is bounded by
+ * the queue pairs that the namespace, the user and the host may have.
  */
 #include <linux/hashtable.h>
 #include <linux/slab.h>

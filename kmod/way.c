@@ -3,8 +3,8 @@
  * AF_L5 between hosts: the ways as an administrator names them.
  *
  * A device is named as it is called when it is asked about, and is one of the
- * namespace whose file the rule was written to. What sits on it, a VLAN, a bond,
- * a bridge, leads by it as well. A network has the peer's address in it.
+ * namespace whose file the rule was written to. What sits on it, a VLAN, a
+ * bond, a bridge, leads by it as well. A network has the peer's address in it.
  */
 #include <linux/inet.h>
 #include <linux/kernel.h>

@@ -216,7 +216,7 @@ TEST_F_TIMEOUT(module, remove_and_insert, 300)
 	}
 }
 
-/* A number that is no family's, or another's: it does not begin, nothing stays. */
+/* Of a number that is no family's, or another's, nothing begins or stays. */
 TEST_F_TIMEOUT(module, family_not_to_be_had, 300)
 {
 	static const struct {

@@ -306,7 +306,7 @@ static int places(void)
 	return n;
 }
 
-/* A user's listeners take so many places and no more, and others have theirs. */
+/* A user's listeners take so many places, no more, and others have theirs. */
 TEST_F_TIMEOUT(rdma, listeners, 120)
 {
 	enum { N = 8, MOST = 3 };

@@ -118,8 +118,8 @@ bool fz_exec(const struct fz_prog *p);
 int fz_own_fd(int fd);
 
 /*
- * What is in a slot, or in the next one that has something, -1 if none has. What
- * was in a slot is closed by who puts something there.
+ * What is in a slot, or in the next one that has something, -1 if none has.
+ * What was in a slot is closed by who puts something there.
  */
 int fz_fd(unsigned int s);
 void fz_put(unsigned int s, int fd);

@@ -68,7 +68,7 @@ static bool enough(void)
 
 static int written[WRITTEN];
 
-/* Once a worker: to open a file of the host's takes longer than most programs. */
+/* Once a worker: to open a file of the host's takes longer than a program. */
 static void write_begin(int dir, unsigned int w)
 {
 	char name[32];
@@ -356,7 +356,7 @@ static const char *how_ended(unsigned int w, int status)
 		snprintf(text, sizeof(text), "the kernel complains: %s",
 			 shared->log[w].complaint);
 	else if (WEXITSTATUS(status) == 4)
-		return shared->log[w].complaint;
+		snprintf(text, sizeof(text), "%s", shared->log[w].complaint);
 	else
 		snprintf(text, sizeof(text), "a worker failed, status %d",
 			 WEXITSTATUS(status));

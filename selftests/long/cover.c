@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Linked into libraries that count which of their lines run: most processes of
- * the tests end by _exit(), which writes no counts. Each library has counters of
- * its own, and the first object of a process that has an _exit() knows them all.
+ * the tests end by _exit(), which writes no counts. Each library has counters
+ * of its own, and the first object of a process that has an _exit() knows them
+ * all.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
