@@ -473,6 +473,16 @@ static int l5_shm_send_check(struct l5_sock *l5, struct msghdr *msg)
 	return 0;
 }
 
+/*
+ * An error is told once. That a connection was reset may come from more than one
+ * side: what takes back its rings knows before the bootstrap does; and if both
+ * ends are ended at a time, each has the other's reset, and is ended itself.
+ */
+static bool l5_reset_told(struct l5_sock *l5)
+{
+	return test_and_set_bit(L5_END_TOLD, &l5_own(l5)->flags);
+}
+
 static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 {
 	long timeo = sock_sndtimeo(&l5->sk, msg->msg_flags & MSG_DONTWAIT);
@@ -559,9 +569,12 @@ ended:
 	/* cut off, and the bootstrap is about to hear of it */
 	if (test_bit(L5_END_CUT, &l5_own(l5)->flags) &&
 	    !READ_ONCE(l5->boot->sk->sk_err) &&
-	    !(READ_ONCE(l5->boot->sk->sk_shutdown) & SEND_SHUTDOWN))
+	    !(READ_ONCE(l5->boot->sk->sk_shutdown) & SEND_SHUTDOWN) &&
+	    !l5_reset_told(l5))
 		return -ECONNRESET;
 	err = sk_stream_error(l5->boot->sk, msg->msg_flags, -EPIPE);
+	if (err == -ECONNRESET && l5_reset_told(l5))
+		err = sk_stream_error(l5->boot->sk, msg->msg_flags, -EPIPE);
 	l5_boot_error(l5);
 	return err;
 }
@@ -722,17 +735,13 @@ static int l5_shm_rx_end(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	if (n)
 		return n;
 	n = l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
-	/* an error is told once */
-	if (n == -ECONNRESET &&
-	    test_and_clear_bit(L5_END_TOLD, &l5_own(l5)->flags))
+	if (n == -ECONNRESET && l5_reset_told(l5))
 		return 0;
 	if (n != -EAGAIN)
 		return n;
 	/* what was taken back ends by an error, and the RST is on its way */
-	if (test_bit(L5_END_REVOKED, &l5_own(l5)->flags)) {
-		set_bit(L5_END_TOLD, &l5_own(l5)->flags);
-		return -ECONNRESET;
-	}
+	if (test_bit(L5_END_REVOKED, &l5_own(l5)->flags))
+		return l5_reset_told(l5) ? 0 : -ECONNRESET;
 	if (test_bit(L5_END_DEAF, &l5_own(l5)->flags))
 		return 0;
 	/* disconnected meanwhile, and connected to another peer */

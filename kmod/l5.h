@@ -204,7 +204,7 @@ struct l5_view {
 #define L5_END_BROKEN	4	/* the other end, or a sharer, broke rules */
 #define L5_END_REVOKED	5	/* what is in the rings may be half written */
 #define L5_END_CUT	6	/* sends no more, by an administrator's word */
-#define L5_END_TOLD	7	/* a reader had the reset before TCP */
+#define L5_END_TOLD	7	/* a call has had the reset */
 
 /**
  * struct l5_end - one end of a connection: what it writes, what it has read

@@ -53,12 +53,20 @@ struct l5_revoke {
 static DEFINE_MUTEX(l5_revoke_lock);	/* guards the number of rounds */
 static u32 l5_revoke_rounds;
 
+/* The work of either end does this to both; each has the error once. */
 static void l5_unix_cut(struct sock *sk)
 {
+	bool cut;
+
 	unix_state_lock(sk);
-	WRITE_ONCE(sk->sk_shutdown, SHUTDOWN_MASK);
-	WRITE_ONCE(sk->sk_err, ECONNRESET);
+	cut = sk->sk_shutdown != SHUTDOWN_MASK;
+	if (cut) {
+		WRITE_ONCE(sk->sk_shutdown, SHUTDOWN_MASK);
+		WRITE_ONCE(sk->sk_err, ECONNRESET);
+	}
 	unix_state_unlock(sk);
+	if (!cut)
+		return;
 	sk->sk_state_change(sk);
 	sk_error_report(sk);
 }

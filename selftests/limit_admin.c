@@ -842,6 +842,51 @@ TEST_F_TIMEOUT(admin, revoke_all, 180)
 }
 
 /*
+ * The end of both ends of a connection at a time: each is told once that it was
+ * reset, by its own end or by the other's, and finds it ended from then on.
+ */
+TEST_F_TIMEOUT(admin, revoke_told_once, 180)
+{
+	enum { PAIRS = 8, ROUNDS = 10, KINDS = ARRAY_SIZE(everywhere) };
+	int fd[2 * PAIRS], round, twice = 0, i;
+	struct sleeper z[2 * PAIRS];
+	char b;
+
+	ASSERT_TRUE(net_unshare());
+	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
+	for (round = 0; round < ROUNDS * KINDS; round++) {
+		struct addr to = addr_parse(everywhere[round % KINDS]);
+		int l = end_listen(END_L5, &to);
+
+		ASSERT_LE(0, l);
+		for (i = 0; i < 2 * PAIRS; i += 2)
+			ASSERT_TRUE(open_pair(l, &to, &fd[i], &fd[i + 1]));
+		memset(z, 0, sizeof(z));
+		for (i = 0; i < 2 * PAIRS; i++) {
+			z[i].fd = fd[i];
+			ASSERT_EQ(0, pthread_create(&z[i].thread, NULL,
+						    sleep_in_recv, &z[i]));
+		}
+		for (i = 0; i < 2 * PAIRS; i++) {
+			ASSERT_TRUE(UNTIL(__atomic_load_n(&z[i].tid,
+							  __ATOMIC_ACQUIRE)));
+			ASSERT_TRUE(l5_wait_asleep(z[i].tid));
+		}
+		ASSERT_EQ(0, say(REVOKE, "all\n"));
+		for (i = 0; i < 2 * PAIRS; i++) {
+			ASSERT_EQ(0, pthread_join(z[i].thread, NULL));
+			EXPECT_EQ(-1, z[i].ret);
+			EXPECT_EQ(ECONNRESET, z[i].err);
+			twice += recv(fd[i], &b, 1, MSG_DONTWAIT) != 0;
+			close(fd[i]);
+		}
+		close(l);
+	}
+	EXPECT_EQ(0, twice);
+	EXPECT_TRUE(end_stat_reaches("pairs", 0));
+}
+
+/*
  * Who has it mapped, and does not care what it is told, has it no more: what
  * one end writes the other does not see, neither gets a signal, and a call
  * says what happened.
