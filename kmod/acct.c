@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * AF_L5: who pays for memory, and how much each may have.
+ * AF_L5: the payers of memory, and how much each may have.
  *
- * A page of the module is charged to the memory cgroup of who writes it, as
- * any memory is, and counted in three accounts: of the network namespace, of
- * the user, and of the whole host. Namespaces are free for anybody who may make
- * user namespaces, so the first alone bounds nobody; the last is root's alone
- * to set. Each account holds what has been granted, which is never less than
- * what has been allocated, so no page is allocated that was not allowed.
+ * A page of the module is charged to the memory cgroup of its writer, as any
+ * memory is, and counted in three accounts: of the network namespace, of the
+ * user, and of the whole host. Any user who may make user namespaces gets
+ * network namespaces for free, so the first account alone bounds no user; root
+ * alone sets the limit of the last. Each account holds what has been granted,
+ * which is never less than what has been allocated, so each page was allowed
+ * before it is allocated.
  *
- * The user is who connects or listens: the real uid, as for the limits on
- * processes and locked memory. Inside a user namespace that an ordinary user
- * made it is that user, whatever uids the namespace has: those are free, too.
- * A task with CAP_SYS_RESOURCE on the host is not bounded as a user, as it is
- * not by RLIMIT_*, but by the other two.
+ * The user is the one that connects or listens: the real uid, as for the limits
+ * on processes and locked memory. Inside a user namespace that an ordinary user
+ * made the user that counts is its maker, whatever uids the namespace has:
+ * those are free, too. A task with CAP_SYS_RESOURCE on the host is not bounded
+ * as a user, just as RLIMIT_* does not bound it; the other two accounts do.
  *
- * Queue pairs, of which a device has so many, are counted for the same three.
+ * Queue pairs are counted in the same three accounts, since a device has a
+ * limited number of them.
  */
 #include <linux/cred.h>
 #include <linux/hashtable.h>
@@ -24,7 +26,8 @@
 #include <linux/slab.h>
 #include <linux/user_namespace.h>
 
-#include "ring.h"
+#include "acct.h"
+#include "netns.h"
 
 /**
  * struct l5_user - what a user has been granted in all namespaces
@@ -32,16 +35,17 @@
  * @uid: of the host
  * @node: in the table
  * @reserved: pages granted, never more than net.l5.user_max_kb
- * @qps: queue pairs, never more than net.l5.user_rdma_max
- * @leaves: addresses where questions are heard for listeners, likewise
+ * @remotes: connections to other hosts, never more than net.l5.user_rdma_max
+ * @remote_listens: addresses where questions of other hosts are heard for
+ *	listeners, never more than net.l5.user_rdma_max
  */
 struct l5_user {
 	refcount_t ref;
 	kuid_t uid;
 	struct hlist_node node;
 	atomic_long_t reserved;
-	atomic_t qps;
-	atomic_t leaves;
+	atomic_t remotes;
+	atomic_t remote_listens;
 };
 
 #define L5_USER_BITS	6
@@ -50,7 +54,7 @@ static DEFINE_SPINLOCK(l5_users_lock);
 static DEFINE_HASHTABLE(l5_users, L5_USER_BITS);
 
 static atomic_long_t l5_host_reserved;
-static atomic_t l5_host_qps;
+static atomic_t l5_host_remotes;
 
 unsigned long l5_host_max_kb;
 unsigned long l5_user_max_kb;
@@ -64,7 +68,7 @@ unsigned int l5_user_rdma_max = 512;
  */
 void __init l5_acct_init(void)
 {
-	/* a stop for what memory cgroups do not stop */
+	/* a bound for memory that memory cgroups do not bound */
 	l5_host_max_kb = totalram_pages() / 4 << (PAGE_SHIFT - 10);
 	l5_user_max_kb = l5_host_max_kb / 2;
 }
@@ -128,7 +132,19 @@ static void l5_user_put(struct l5_user *user)
 	kfree(user);
 }
 
-/* Whom the memory of the present task counts for. */
+/**
+ * l5_acct_put() - drop a reference to the account of a namespace
+ * @acct: the account
+ *
+ * Context: any.
+ */
+void l5_acct_put(struct l5_acct *acct)
+{
+	if (refcount_dec_and_test(&acct->ref))
+		kfree(acct);
+}
+
+/* The user that the memory of the present task counts for. */
 static kuid_t l5_payer_uid(const struct cred *cred)
 {
 	const struct user_namespace *ns = cred->user_ns;
@@ -137,14 +153,14 @@ static kuid_t l5_payer_uid(const struct cred *cred)
 		return cred->uid;
 	while (ns->parent != &init_user_ns)
 		ns = ns->parent;
-	/* one that root made has users of its own */
+	/* a namespace that root made has users of its own */
 	return uid_eq(ns->owner, GLOBAL_ROOT_UID) ? cred->uid : ns->owner;
 }
 
 /**
  * l5_payer_get() - the present task is to pay
  * @p: to be filled
- * @ln: in this namespace
+ * @ln: the namespace in which it counts
  *
  * Context: process; may sleep.
  * Return: 0 or -ENOMEM, and then there is nothing to put.
@@ -166,9 +182,9 @@ int l5_payer_get(struct l5_payer *p, struct l5_net *ln)
 }
 
 /**
- * l5_payer_copy() - another reference to whoever pays
+ * l5_payer_copy() - take another reference to a payer
  * @p: to be filled
- * @from: who
+ * @from: the payer
  *
  * Context: any.
  */
@@ -183,8 +199,8 @@ void l5_payer_copy(struct l5_payer *p, const struct l5_payer *from)
 }
 
 /**
- * l5_payer_put() - give that back
- * @p: who pays, or an empty one
+ * l5_payer_put() - give a payer back
+ * @p: the payer, or an empty one
  *
  * Context: any.
  */
@@ -212,7 +228,7 @@ static bool l5_grant(atomic_long_t *reserved, const unsigned long *max_kb,
 
 /**
  * l5_reserve() - ask for more pages
- * @p: who pays
+ * @p: the payer
  * @pages: how many
  *
  * Context: any.
@@ -236,8 +252,8 @@ err_net:
 }
 
 /**
- * l5_unreserve() - give them back
- * @p: who pays
+ * l5_unreserve() - give pages back
+ * @p: the payer
  * @pages: how many
  *
  * Context: any.
@@ -259,73 +275,76 @@ static bool l5_one_more(atomic_t *n, const unsigned int *max)
 }
 
 /**
- * l5_leaf_charge() - ask for one more address where questions are heard
- * @p: who listens
+ * l5_remote_listen_charge() - ask for one more address where questions of other
+ *	hosts are heard
+ * @p: the listener's payer
  *
- * What the connection manager allocates for it is charged to nobody.
+ * Memory that a connection manager of the kernel's allocates for it is charged
+ * to no user.
  *
  * Context: any.
  * Return: false if a limit does not allow it.
  */
-bool l5_leaf_charge(const struct l5_payer *p)
+bool l5_remote_listen_charge(const struct l5_payer *p)
 {
-	return !p->user || l5_one_more(&p->user->leaves, &l5_user_rdma_max);
+	return !p->user || l5_one_more(&p->user->remote_listens,
+				       &l5_user_rdma_max);
 }
 
 /**
- * l5_leaf_uncharge() - and one less
- * @p: who listened
+ * l5_remote_listen_uncharge() - give back one such address
+ * @p: the payer of the socket that listened
  *
  * Context: any.
  */
-void l5_leaf_uncharge(const struct l5_payer *p)
+void l5_remote_listen_uncharge(const struct l5_payer *p)
 {
 	if (p->user)
-		atomic_dec(&p->user->leaves);
+		atomic_dec(&p->user->remote_listens);
 }
 
 /**
- * l5_qp_get() - ask for one more queue pair
- * @p: who is to have it
- * @ln: in this namespace
+ * l5_remote_charge() - ask for one more connection to another host
+ * @p: the payer that is to have it
+ * @ln: the namespace in which it counts
  *
  * Context: any.
  * Return: false if a limit does not allow it.
  */
-bool l5_qp_get(const struct l5_payer *p, struct l5_net *ln)
+bool l5_remote_charge(const struct l5_payer *p, struct l5_net *ln)
 {
 	if (!l5_one_more(&ln->rdma_now, &ln->rdma_max))
 		return false;
-	if (p->user && !l5_one_more(&p->user->qps, &l5_user_rdma_max))
+	if (p->user && !l5_one_more(&p->user->remotes, &l5_user_rdma_max))
 		goto err_net;
-	if (l5_one_more(&l5_host_qps, &l5_host_rdma_max))
+	if (l5_one_more(&l5_host_remotes, &l5_host_rdma_max))
 		return true;
 	if (p->user)
-		atomic_dec(&p->user->qps);
+		atomic_dec(&p->user->remotes);
 err_net:
 	atomic_dec(&ln->rdma_now);
 	return false;
 }
 
 /**
- * l5_qp_put() - it is gone
- * @p: who had it
- * @ln: in this namespace
+ * l5_remote_uncharge() - such a connection is gone
+ * @p: the payer that had it
+ * @ln: the namespace in which it counts
  *
  * Context: any.
  */
-void l5_qp_put(const struct l5_payer *p, struct l5_net *ln)
+void l5_remote_uncharge(const struct l5_payer *p, struct l5_net *ln)
 {
-	atomic_dec(&l5_host_qps);
+	atomic_dec(&l5_host_remotes);
 	if (p->user)
-		atomic_dec(&p->user->qps);
+		atomic_dec(&p->user->remotes);
 	atomic_dec(&ln->rdma_now);
 }
 
 /**
- * l5_page_alloc() - a page that was reserved
- * @p: who pays
- * @hard: it is what a connection cannot do without; for more than that nobody
+ * l5_page_alloc() - allocate a page that was reserved
+ * @p: the payer
+ * @hard: a connection cannot do without the page; for any other page no process
  *	in the memory cgroup is to be killed
  *
  * Return: the page, zeroed, or NULL.
@@ -344,11 +363,12 @@ struct page *l5_page_alloc(const struct l5_payer *p, bool hard)
 }
 
 /**
- * l5_page_free() - give one back
- * @p: who pays
+ * l5_page_free() - give a page back
+ * @p: the payer
  * @page: the page, or NULL
  *
- * Who has it mapped or pinned keeps it; it is never used again here.
+ * A process that has the page mapped or pinned keeps it; it is never used again
+ * here.
  */
 void l5_page_free(const struct l5_payer *p, struct page *page)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * AF_L5: the socket family, its operations, and the state of a socket.
+ * AF_L5: the socket family, its operations, and all that the module is made of.
  */
 #include <linux/module.h>
 #include <linux/sctp.h>
@@ -10,84 +10,36 @@
 #include <net/tcp.h>
 #include <net/tcp_states.h>
 
-#include "l5.h"
-
-/* What cannot be done where it is found out. Flushed before the module goes. */
-struct workqueue_struct *l5_wq;
-
-int l5_family = L5_FAMILY_DEFAULT;
-module_param_named(family, l5_family, int, 0444);
-MODULE_PARM_DESC(family, "address family number to register");
+#include "accept.h"
+#include "acct.h"
+#include "bootstrap.h"
+#include "close.h"
+#include "connect.h"
+#include "deny.h"
+#include "io.h"
+#include "listen.h"
+#include "map.h"
+#include "netns.h"
+#include "opts.h"
+#include "poll.h"
+#include "proc.h"
+#include "rdma/rdma.h"
+#include "revoke.h"
+#include "sock.h"
+#include "sockopt.h"
+#include "splice.h"
+#include "state.h"
+#include "sysctl.h"
+#include "tcp.h"
+#include "transport.h"
+#include "unix.h"
+#ifdef L5_TEST_TRANSPORT
+#include "../selftests/far/thread.h"
+#endif
 
 static bool l5_refuse;
 module_param_named(refuse, l5_refuse, bool, 0644);
 MODULE_PARM_DESC(refuse, "make no more sockets, as if the module were not loaded");
-
-static struct proto l5_proto = {
-	.name		= "L5",
-	.owner		= THIS_MODULE,
-	.obj_size	= sizeof(struct l5_sock),
-	.keepalive	= l5_keepalive,
-	.rehash		= l5_rehash,
-};
-
-/*
- * From which state to which. Everything not here is a bug of ours: a
- * connection changes from its bootstrap to rings at most once, at byte 0 if the
- * peer is here and by way of L5_MOVING if it is on another host.
- */
-static const u8 l5_next[L5_STATE_MAX] = {
-	[L5_IDLE]	= BIT(L5_LISTEN) | BIT(L5_CONNECTING) | BIT(L5_BASE) |
-			  BIT(L5_SHM),
-	[L5_LISTEN]	= BIT(L5_IDLE),
-	[L5_CONNECTING]	= BIT(L5_IDLE) | BIT(L5_BASE) | BIT(L5_SHM),
-	[L5_BASE]	= BIT(L5_IDLE) | BIT(L5_MOVING),
-	[L5_MOVING]	= BIT(L5_IDLE) | BIT(L5_SHM),
-	[L5_SHM]	= BIT(L5_IDLE),
-};
-
-/**
- * l5_set_state() - the one place where a socket changes its state
- * @l5: the socket
- * @to: the new state
- * @reason: why not rings, for L5_BASE; L5_REASON_NONE otherwise
- *
- * Who may call is decided by the caller's lock: l5_sock.lock for what the
- * application asks for, the meet bucket for the outcome of a meeting. Where
- * the two race, the loser finds the state changed.
- *
- * Context: any.
- * Return: false if the state does not lead there.
- */
-bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason)
-{
-	static const u8 tcp_state[L5_STATE_MAX] = {
-		[L5_IDLE]	= TCP_CLOSE,
-		[L5_LISTEN]	= TCP_LISTEN,
-		[L5_CONNECTING]	= TCP_SYN_SENT,
-		[L5_BASE]	= TCP_ESTABLISHED,
-		[L5_MOVING]	= TCP_ESTABLISHED,
-		[L5_SHM]	= TCP_ESTABLISHED,
-	};
-	int from = READ_ONCE(l5->state);
-
-	do {
-		if (!(l5_next[from] & BIT(to)))
-			return false;
-		/* I, pairs with H */
-	} while (!try_cmpxchg_release(&l5->state, &from, to));
-	WRITE_ONCE(l5->reason, reason);
-
-	WRITE_ONCE(l5->sk.sk_state, tcp_state[to]);
-	if (to == L5_SHM)
-		l5_count(l5, from == L5_MOVING ? L5_STAT_CONN_RDMA :
-						 L5_STAT_CONN_SHM, 1);
-	if (to == L5_BASE) {
-		l5_count(l5, L5_STAT_CONN_BASE, 1);
-		l5_count(l5, L5_STAT_FALLBACK + reason, 1);
-	}
-	return true;
-}
 
 static int l5_bind(struct socket *sock, struct l5_sockaddr *addr, int len)
 {
@@ -124,9 +76,13 @@ static int l5_release(struct socket *sock)
 	l5_boot_release(l5);
 	sock_orphan(sk);
 	sock->sk = NULL;
-	sk_stop_timer_sync(sk, &sk->sk_timer);
-	/* the end of a TCP socket is told by those that would look into it */
-	WRITE_ONCE(sk->sk_family, l5_family);
+	/*
+	 * Code that tells of the end of a socket would look into it. A socket
+	 * whose end nobody tells keeps its family: by that the kernel counts
+	 * sockets that want time stamps, when they begin and when they end.
+	 */
+	if (l5->bops->told)
+		WRITE_ONCE(sk->sk_family, l5_family);
 	sock_put(sk);
 	return 0;
 }
@@ -161,111 +117,25 @@ static const struct proto_ops l5_ops = {
 	.splice_read	= l5_splice_read,
 };
 
-/* So that no other is ever put in its place: its name is all that is read. */
-static const struct tcp_congestion_ops l5_no_congestion = {
-	.name	= "none",
+static const struct l5_boot_ops *const l5_families[L5PROTO_MAX] = {
+	[L5PROTO_INET]	= &l5_tcp4_boot,
+	[L5PROTO_INET6]	= &l5_tcp6_boot,
+	[L5PROTO_UNIX]	= &l5_unix_boot,
 };
 
-/**
- * l5_sock_show() - let the kernel take a socket for what its bootstrap is
- * @l5: the socket
- *
- * Security modules judge a call by the family and the protocol of the socket
- * that the program holds, before the call comes here; SOL_SOCKET's options do
- * likewise. What they judge is to be a TCP or an AF_UNIX socket, so it has the
- * size of one. None of our own code looks at the two. No operation of TCP's
- * own, nor of sockmap or of a ULP, will take it: these ask for &struct proto.
- * BPF programs that set options of TCP by themselves do not ask (since 6.2):
- * for them is what an option of TCP's may use without having made it.
- *
- * Context: may sleep. When the socket is new, and when IPV6_ADDRFORM may have
- * changed the bootstrap.
+/*
+ * The transports to other hosts, in the order in which they are asked. A
+ * transport to be added is one more line here.
  */
-void l5_sock_show(struct l5_sock *l5)
-{
-	struct inet_connection_sock *icsk = inet_csk(&l5->sk);
-	const struct sock *bsk = l5->boot->sk;
-
-	if (l5->proto != L5PROTO_UNIX) {
-		icsk->icsk_ca_ops = &l5_no_congestion;
-		icsk->icsk_ca_dst_locked = 1;
-	}
-#if IS_ENABLED(CONFIG_IPV6)
-	if (l5->proto != L5PROTO_UNIX)
-		inet_sk(&l5->sk)->pinet6 = &l5->tcp.inet6;
+static const struct l5_transport_ops *const l5_transports[] = {
+#ifdef L5_WITH_RDMA
+	&l5_rdma_transport,
 #endif
-	l5->sk.sk_protocol = bsk->sk_protocol;
-	WRITE_ONCE(l5->sk.sk_family, READ_ONCE(bsk->sk_family));
-}
-
-/* Labels that a security module may have set where TCP has them. */
-static void l5_sock_destruct(struct sock *sk)
-{
-	if (l5_sk(sk)->proto == L5PROTO_UNIX)
-		return;
-	kfree(rcu_dereference_protected(inet_sk(sk)->inet_opt, 1));
-#if IS_ENABLED(CONFIG_IPV6)
-	txopt_put(rcu_dereference_protected(l5_sk(sk)->tcp.inet6.opt, 1));
+#ifdef L5_TEST_TRANSPORT
+	&l5_thread_transport,
 #endif
-}
-
-/* Nothing is due; the reference is that of sk_reset_timer(). */
-static void l5_sock_timer(struct timer_list *t)
-{
-	struct sock *sk = l5_from_timer(sk, t, sk_timer);
-
-	sock_put(sk);
-}
-
-/**
- * l5_sock_alloc() - make the generic part of a socket
- * @net: its namespace
- * @sock: what the application will hold, or NULL if that is still to come
- * @kern: as for sk_alloc()
- *
- * Return: the socket, without a bootstrap, or NULL.
- */
-struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
-{
-	static struct lock_class_key slock_key, lock_key;
-	struct l5_sock *l5;
-	struct sock *sk;
-
-	sk = sk_alloc(net, l5_family, GFP_KERNEL, &l5_proto, kern);
-	if (!sk)
-		return NULL;
-	sock_init_data(sock, sk);
-	/* the number belongs to another name in the kernel's own table */
-	sock_lock_init_class_and_name(sk, "slock-AF_L5", &slock_key,
-				      "sk_lock-AF_L5", &lock_key);
-	/* BPF may start it as TCP's; without a function it is never put */
-	timer_setup(&sk->sk_timer, l5_sock_timer, 0);
-	/* a peer wakes us under RCU alone */
-	sock_set_flag(sk, SOCK_RCU_FREE);
-	sk->sk_destruct = l5_sock_destruct;
-	sk->sk_write_space = l5_write_space;
-	/* its memory is the rings' and the bootstrap's, which are charged */
-	l5_memcg_drop(sk);
-	l5_user_frags_init(sk);
-	l5_psp_refuse(sk);
-	/* taken, so that nothing in the kernel takes it over as a TCP socket */
-	sk->sk_user_data = (void *)((unsigned long)sk | SK_USER_DATA_NOCOPY);
-
-	l5 = l5_sk(sk);
-	l5->ln = l5_net(net);
-	l5->owner.kind = &l5_tag_owner;
-	l5->state = L5_IDLE;
-	l5->spin_us = -1;
-	l5->rdma_want = -1;
-	mutex_init(&l5->lock);
-	mutex_init(&l5->tx_lock);
-	mutex_init(&l5->rx_lock);
-	spin_lock_init(&l5->err_lock);
-	INIT_LIST_HEAD(&l5->pending);
-	spin_lock_init(&l5->pending_lock);
-	INIT_DELAYED_WORK(&l5->listened, l5_boot_listened);
-	return l5;
-}
+	NULL
+};
 
 static int l5_create(struct net *net, struct socket *sock, int protocol,
 		     int kern)
@@ -285,7 +155,7 @@ static int l5_create(struct net *net, struct socket *sock, int protocol,
 	l5 = l5_sock_alloc(net, sock, kern);
 	if (!l5)
 		return -ENOBUFS;
-	l5->proto = protocol;
+	l5->bops = l5_families[protocol];
 	err = l5_boot_create(l5, net, kern);
 	if (err) {
 		sock_orphan(&l5->sk);
@@ -294,6 +164,7 @@ static int l5_create(struct net *net, struct socket *sock, int protocol,
 		return err;
 	}
 	sock->ops = &l5_ops;
+	l5_custom_sockopt(sock);
 	l5_net_add(l5);
 	return 0;
 }
@@ -303,6 +174,60 @@ static struct net_proto_family l5_family_ops = {
 	.create	= l5_create,
 };
 
+static int __net_init l5_net_start(struct net *net)
+{
+	struct l5_net *ln = l5_net(net);
+	int err;
+
+	l5_deny_init(ln);
+	err = l5_net_begin(ln);
+	if (err)
+		return err;
+	err = l5_transport_net_init(ln);
+	if (err)
+		goto err_net;
+	err = l5_sysctl_init(net, ln);
+	if (err)
+		goto err_transport;
+	err = l5_proc_init(net);
+	if (err)
+		goto err_sysctl;
+	return 0;
+
+err_sysctl:
+	l5_sysctl_exit(ln);
+err_transport:
+	l5_transport_net_exit(ln);
+err_net:
+	l5_net_end(ln);
+	return err;
+}
+
+static void __net_exit l5_net_stop(struct net *net)
+{
+	struct l5_net *ln = l5_net(net);
+
+	l5_proc_exit(net);
+	l5_deny_exit(ln);
+	l5_sysctl_exit(ln);
+	l5_transport_net_exit(ln);
+	l5_net_end(ln);
+}
+
+static struct pernet_operations l5_net_ops = {
+	.id	= &l5_net_id,
+	.size	= sizeof(struct l5_net),
+	.init	= l5_net_start,
+	.exit	= l5_net_stop,
+};
+
+static void l5_net_exit(void)
+{
+	unregister_pernet_subsys(&l5_net_ops);
+	/* rules end by an RCU callback, too */
+	rcu_barrier();
+}
+
 static int __init l5_init(void)
 {
 	int err;
@@ -311,7 +236,7 @@ static int __init l5_init(void)
 	BUILD_BUG_ON(sizeof(struct l5_ctrl) > PAGE_SIZE);
 	BUILD_BUG_ON(sizeof(struct l5_map_state) > PAGE_SIZE);
 
-	/* an index of the kernel's, which looks at its upper bound only */
+	/* an index of the kernel, which checks its upper bound only */
 	if (l5_family <= AF_UNSPEC || l5_family >= AF_MAX)
 		return -EINVAL;
 
@@ -324,13 +249,15 @@ static int __init l5_init(void)
 	err = l5_revoke_init();
 	if (err)
 		goto err_proto;
-	err = l5_net_init();
+	l5_acct_init();
+	l5_transport_list(l5_transports);
+	err = register_pernet_subsys(&l5_net_ops);
 	if (err)
 		goto err_revoke;
 	err = l5_unix_init();
 	if (err)
 		goto err_net;
-	err = l5_door_init();
+	err = l5_transport_init();
 	if (err)
 		goto err_unix;
 	l5_family_ops.family = l5_family;
@@ -338,14 +265,14 @@ static int __init l5_init(void)
 	if (err) {
 		pr_err("af_l5: cannot register family %d: %d\n", l5_family,
 		       err);
-		goto err_door;
+		goto err_transport;
 	}
 	pr_info("af_l5: family %d, ABI version %d, which is not stable yet\n",
 		l5_family, L5_MAP_VERSION);
 	return 0;
 
-err_door:
-	l5_door_exit();
+err_transport:
+	l5_transport_exit();
 err_unix:
 	l5_unix_exit();
 err_net:
@@ -365,8 +292,8 @@ static void __exit l5_exit(void)
 	/* the last packet of a closed listener may still be in our callbacks */
 	synchronize_net();
 	l5_unix_exit();
-	l5_door_exit();
-	/* the last thing of a work may still be to return */
+	l5_transport_exit();
+	/* the last instructions of a work item may still be to run */
 	flush_workqueue(l5_wq);
 	/* connections and sockets end by RCU callbacks of ours */
 	rcu_barrier();

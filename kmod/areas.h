@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where in a socket's file the areas are that can be mapped. Programs are told
- * by L5_IOC_MAP_INFO, so these may change; tests that try what is next to them
- * have them from here. None is 0, so that an offset that lost its upper half is
- * none of them.
+ * Offsets in a socket's file of the areas that can be mapped. L5_IOC_MAP_INFO
+ * tells programs of them, so they may change; tests that try what is next to an
+ * area have the offsets from here. None is 0, so that an offset that lost its
+ * upper half is none of them.
  */
 #ifndef L5_AREAS_H
 #define L5_AREAS_H

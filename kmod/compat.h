@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Differences between kernels, and nowhere else.
+ * Differences between kernels, all of them in this file.
  *
- * Where a stable tree carries a backport the version says nothing; then Kbuild
- * looks at the headers and defines L5_HAVE_*.
+ * The version says nothing of a backport that a stable tree carries; then
+ * Kbuild looks at the headers and defines L5_HAVE_*.
  */
 #ifndef L5_COMPAT_H
 #define L5_COMPAT_H
@@ -18,6 +18,7 @@
 #include <linux/timer.h>
 #include <linux/version.h>
 #include <net/af_unix.h>
+#include <net/inet_connection_sock.h>
 #include <net/sock.h>
 #if IS_ENABLED(CONFIG_INET_PSP)
 #include <net/psp/types.h>
@@ -30,7 +31,7 @@
 #include <linux/filelock.h>
 #endif
 
-/* options that came with TCP-AO in 6.7 */
+/* options of TCP-AO, which came with 6.7 */
 #if !L5_KERNEL(6, 7)
 #define TCP_AO_ADD_KEY		38
 #define TCP_AO_INFO		40
@@ -44,9 +45,9 @@
 #endif
 
 /*
- * What AF_UNIX keeps in a message went to a header of its own, which modules do
+ * The struct that AF_UNIX keeps in a message went to a header that modules do
  * not see. The layout is the kernel's, not ours to choose: selftests/kernels
- * compares the two. The name counts where the layout is randomized.
+ * compares the two. The struct's name counts where the layout is randomized.
  */
 #ifndef UNIXCB
 struct unix_skb_parms {
@@ -77,7 +78,7 @@ struct sock *unix_peer_get(struct sock *sk);
 #define L5_ACCEPT_PASS		flags, kern
 #endif
 
-/* what makes a listener's child has an argument more in some stable trees */
+/* making a listener's child takes one more argument in some stable trees */
 #ifdef L5_HAVE_CHILD_INIT
 #define L5_OWN_ARGS		bool *own,				\
 				void (*init)(struct sock *newsk,	\
@@ -91,7 +92,7 @@ struct sock *unix_peer_get(struct sock *sk);
 /* until 6.5 splicing was sendpage() and a splice_read() of each family */
 #define L5_OLD_SPLICE		(!L5_KERNEL(6, 5))
 
-/* which way an iterator goes had other names until 6.2 */
+/* the directions of an iterator had other names until 6.2 */
 #ifdef ITER_SOURCE
 #define L5_ITER_SOURCE		ITER_SOURCE
 #define L5_ITER_DEST		ITER_DEST
@@ -101,9 +102,9 @@ struct sock *unix_peer_get(struct sock *sk);
 #endif
 
 /*
- * What SO_PASSCRED and its like have set was in flags of the socket until 6.15.
- * Since then it shares a byte with an option of TCP, and SO_PASSRIGHTS, which
- * is set from the start, is in there as well.
+ * SO_PASSCRED and similar options were flags of the socket until 6.15. Since
+ * then they share a byte with an option of TCP. SO_PASSRIGHTS, which is set
+ * from the start, is in that byte as well.
  */
 #ifdef SOCK_PASSCRED
 #ifdef SOCK_PASSPIDFD
@@ -119,7 +120,7 @@ static inline void l5_pass_copy(struct socket *to, const struct socket *from)
 		      READ_ONCE(from->flags) & L5_PASS_FLAGS);
 }
 
-/* Does a receiver of AF_UNIX ask who it was that sent? */
+/* Does a receiver of AF_UNIX ask for the sender's credentials? */
 static inline bool l5_pass_sender(const struct socket *sock)
 {
 	return READ_ONCE(sock->flags) & L5_PASS_FLAGS;
@@ -146,7 +147,53 @@ static inline bool l5_pass_sender(const struct socket *sock)
 #define l5_from_timer(var, t, field)	from_timer(var, t, field)
 #endif
 
-/* does not wait for a handler that runs */
+/* ask for the options of SOL_SOCKET; the kernel sets some without a lock */
+static inline void l5_custom_sockopt(struct socket *sock)
+{
+#ifdef L5_HAVE_CUSTOM_SOCKOPT
+	set_bit(SOCK_CUSTOM_SOCKOPT, &sock->flags);
+#endif
+}
+
+/* a flag that says again that sk_tsflags is not 0 */
+#ifdef L5_HAVE_TIMESTAMPING_ANY
+#define L5_STAMPING_ANY		BIT(SOCK_TIMESTAMPING_ANY)
+#else
+#define L5_STAMPING_ANY		0
+#endif
+
+/* io_uring asks struct proto how many bytes there are, since 6.7 */
+#define L5_PROTO_IOCTL		L5_KERNEL(6, 7)
+
+/* TCP's keepalive timer, and whose it is */
+#ifdef L5_HAVE_KEEPALIVE_TIMER
+static inline struct timer_list *l5_keepalive_timer(struct sock *sk)
+{
+	return &inet_csk(sk)->icsk_keepalive_timer;
+}
+
+static inline struct sock *l5_keepalive_sock(struct timer_list *t)
+{
+	struct inet_connection_sock *icsk =
+		l5_from_timer(icsk, t, icsk_keepalive_timer);
+
+	return &icsk->icsk_inet.sk;
+}
+#else
+static inline struct timer_list *l5_keepalive_timer(struct sock *sk)
+{
+	return &sk->sk_timer;
+}
+
+static inline struct sock *l5_keepalive_sock(struct timer_list *t)
+{
+	struct sock *sk = l5_from_timer(sk, t, sk_timer);
+
+	return sk;
+}
+#endif
+
+/* stop a timer, without waiting for a handler that runs */
 static inline void l5_timer_cancel(struct timer_list *t)
 {
 #if L5_KERNEL(6, 2)
@@ -156,7 +203,7 @@ static inline void l5_timer_cancel(struct timer_list *t)
 #endif
 }
 
-/* does */
+/* stop a timer, and wait for a handler that runs */
 static inline void l5_timer_stop(struct timer_list *t)
 {
 #if L5_KERNEL(6, 2)
@@ -190,7 +237,7 @@ static inline struct mem_cgroup *l5_memcg_get(struct mem_cgroup *memcg)
 	return memcg;
 }
 
-/* a socket is charged to nobody; newer kernels have flags in the low bits */
+/* charge a socket to no cgroup; newer kernels have flags in the low bits */
 static inline void l5_memcg_drop(struct sock *sk)
 {
 #ifdef CONFIG_MEMCG
@@ -202,7 +249,7 @@ static inline void l5_memcg_drop(struct sock *sk)
 #endif
 }
 
-/* who asks for a socket's inode looks here since 6.17 */
+/* the kernel looks here for the number of a socket's inode since 6.17 */
 static inline void l5_sk_set_ino(struct sock *sk, u64 ino)
 {
 #if L5_KERNEL(6, 17)
@@ -235,9 +282,9 @@ static inline void l5_user_frags_init(struct sock *sk)
 }
 
 /*
- * PSP, since 6.18, is told by a descriptor which socket of TCP's to encrypt,
- * and takes for one what looks like one. It leaves alone what has keys already:
- * these are of no device.
+ * PSP, since 6.18, is given a descriptor of the TCP socket to encrypt, and
+ * takes any socket that looks like one. It leaves alone a socket that has keys
+ * already: these keys are of no device.
  */
 #if IS_ENABLED(CONFIG_INET_PSP)
 static inline void l5_psp_refuse(struct sock *sk)
@@ -250,7 +297,7 @@ static inline void l5_psp_refuse(struct sock *sk)
 static inline void l5_psp_refuse(struct sock *sk) { }
 #endif
 
-/* a notification of MSG_ZEROCOPY; there can be memory of a device since 6.16 */
+/* a notification of MSG_ZEROCOPY; since 6.16 memory can be a device's */
 static inline struct ubuf_info *l5_zerocopy_alloc(struct sock *sk, size_t len)
 {
 #if L5_KERNEL(6, 16)
@@ -291,7 +338,7 @@ static inline bool l5_file_watched(struct file *file)
 #endif
 }
 
-/* a reference to a file that may be about to go; its memory is sure */
+/* take a reference to a file that may be about to go; its memory is there */
 static inline bool l5_file_get(struct file *file)
 {
 #if L5_KERNEL(6, 13)
@@ -301,7 +348,7 @@ static inline bool l5_file_get(struct file *file)
 #endif
 }
 
-/* what all kinds of locks have became a struct of its own in 6.9 */
+/* fields that all kinds of locks have became a struct of their own in 6.9 */
 #if L5_KERNEL(6, 9)
 #define l5_lock_core(fl, field)		((fl)->c.flc_##field)
 #define l5_for_each_lock(fl, head)					\
@@ -321,7 +368,7 @@ static inline fl_owner_t l5_lock_owner(struct file_lock *fl)
 	return l5_lock_core(fl, owner);
 }
 
-/* of this process, to read the last byte that a file can have */
+/* a lock of this process, to read the last byte that a file can have */
 static inline void l5_lock_init(struct file_lock *fl, struct file *file,
 				const struct file_lock_operations *ops)
 {

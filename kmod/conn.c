@@ -1,28 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * AF_L5: a connection, from its memory to who is told of what.
+ * AF_L5: a connection: its memory, its geometry, and the end of each end.
  *
- * Each page is charged to who writes it, see acct.c. A connection is granted,
- * when it is made and at the cost of who makes it, its control and state pages
- * and L5_GRANT pages for each ring, or there is none; with those alone bytes
- * always flow, so later shortage makes a ring small, but fails no send. Only
- * the first send of a ring allocates them, and is ENOBUFS if there is no memory
- * even for that. Pages are freed with the connection and not before.
+ * Each page is charged to its writer, see acct.c. When a connection is made it
+ * is granted its control and state pages and L5_GRANT pages for each ring, at
+ * the maker's cost, or there is no connection. With those pages alone bytes
+ * always flow, so a later shortage makes a ring small, but fails no send. Only
+ * the first send of a ring allocates its pages, and is ENOBUFS if there is no
+ * memory even for them. Pages are freed with the connection and not before.
  */
 #include <linux/log2.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
 
+#include "conn.h"
+#include "end.h"
+#include "link.h"
+#include "mapper.h"
+#include "netns.h"
+#include "pages.h"
 #include "ring.h"
+#include "state.h"
 
-/* What a connection is sure of: of both ends ring, control and state page. */
+/* Pages that a connection is sure of: ring, control and state, at both ends. */
 #define L5_GRANT_PAIR	(2 * (L5_GRANT + 2))
 
 /**
  * l5_conn_page() - the state page of an end
  * @conn: the connection
- * @end: whose
+ * @end: the end
  *
  * Return: the page, zeroed, or NULL.
  */
@@ -37,9 +44,17 @@ struct page *l5_conn_page(struct l5_conn *conn, int end)
 	return page;
 }
 
+static void l5_conn_revoke_work(struct work_struct *work)
+{
+	struct l5_conn *conn = container_of(work, struct l5_conn, revoke);
+
+	l5_map_revoke(conn);
+	l5_conn_put(conn);
+}
+
 /**
  * l5_conn_make() - make a connection that has no rings yet
- * @payer: who pays for both ends
+ * @payer: pays for both ends
  *
  * Context: may sleep.
  * Return: the connection with one reference, -EDQUOT at a limit, -ENOMEM.
@@ -52,7 +67,7 @@ struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 
 	if (!l5_reserve(payer, L5_GRANT_PAIR))
 		return ERR_PTR(-EDQUOT);
-	/* it may be a kernel thread that asks */
+	/* the caller may be a kernel thread */
 	old = set_active_memcg(payer->memcg);
 	conn = kzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
 	set_active_memcg(old);
@@ -61,8 +76,11 @@ struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 		return ERR_PTR(-ENOMEM);
 	}
 	refcount_set(&conn->ref, 1);
-	l5_meet_init_conn(conn);
-	l5_map_conn(conn);
+	INIT_HLIST_NODE(&conn->hash);
+	INIT_LIST_HEAD(&conn->pending);
+	INIT_WORK(&conn->revoke, l5_conn_revoke_work);
+	/* a meeting is on one host; another transport sets a link of its own */
+	conn->link = &l5_shm_link;
 	for (i = 0; i < 2; i++) {
 		struct l5_end *end = &conn->end[i];
 
@@ -81,30 +99,9 @@ struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 			return ERR_PTR(-ENOMEM);
 		}
 		conn->end[i].ctrl = page_address(page);
-		/* who polls already has armed nothing */
+		/* a task that polls already has armed nothing */
 		conn->end[i].ctrl->rx_wait = 1;
 	}
-	return conn;
-}
-
-/**
- * l5_conn_alloc() - make what a connecting socket needs to meet its peer
- * @client: the socket; its namespace and the current task are charged
- *
- * Context: may sleep.
- * Return: as l5_conn_make().
- */
-struct l5_conn *l5_conn_alloc(struct l5_sock *client)
-{
-	struct l5_payer payer;
-	struct l5_conn *conn;
-
-	if (l5_payer_get(&payer, client->ln))
-		return ERR_PTR(-ENOMEM);
-	conn = l5_conn_make(&payer);
-	l5_payer_put(&payer);
-	if (!IS_ERR(conn))
-		conn->client = client;
 	return conn;
 }
 
@@ -117,7 +114,7 @@ static void l5_conn_free_rcu(struct rcu_head *rcu)
 	for (i = 0; i < 2; i++) {
 		struct l5_end *end = &conn->end[i];
 
-		/* who made the connection made both */
+		/* the maker of the connection paid for both */
 		if (end->ctrl)
 			l5_page_free(&conn->end[0].payer,
 				     virt_to_page(end->ctrl));
@@ -131,8 +128,8 @@ static void l5_conn_free_rcu(struct rcu_head *rcu)
 	}
 	for (i = 0; i < 2; i++)
 		l5_payer_put(&conn->end[i].payer);
-	if (conn->rdma)
-		l5_rdma_put(conn->rdma);
+	if (conn->link->free)
+		conn->link->free(conn);
 	kfree(conn);
 }
 
@@ -161,13 +158,27 @@ void l5_conn_put(struct l5_conn *conn)
 	call_rcu(&conn->rcu, l5_conn_free_rcu);
 }
 
+/**
+ * l5_conn_revoke_later() - l5_map_revoke() from where it cannot be called
+ * @conn: the connection, which the caller keeps alive
+ *
+ * Context: any.
+ */
+void l5_conn_revoke_later(struct l5_conn *conn)
+{
+	refcount_inc(&conn->ref);
+	if (!queue_work(l5_wq, &conn->revoke))
+		l5_conn_put(conn);
+}
+
 /*
- * What the writer's SO_SNDBUF and the reader's SO_RCVBUF ask for, the larger,
- * as a power of two. But the writer pays, so the reader gets no more than it
- * would have without having asked, unless the writer asks as well. Only a size
- * that was set counts: the kernel's own default for TCP says nothing about
- * rings. Half of the value is what the caller gave to setsockopt(), the rest
- * was TCP's overhead. The reader is NULL if it is not known yet.
+ * The larger of the sizes that the writer's SO_SNDBUF and the reader's
+ * SO_RCVBUF ask for, as a power of two. But the writer pays, so the reader gets
+ * no more than it would have without having asked, unless the writer asks as
+ * well. Only a size that was set counts: the kernel's own default for TCP says
+ * nothing about rings. Half of the value is what the program gave to
+ * setsockopt(), the rest was TCP's overhead. @reader is NULL if the reader is
+ * not known yet.
  */
 static u32 l5_ring_size(struct l5_net *ln, const struct sock *writer,
 			const struct sock *reader)
@@ -189,7 +200,7 @@ static u32 l5_ring_size(struct l5_net *ln, const struct sock *writer,
  * l5_conn_fix() - fix the geometry of a connection
  * @conn: the connection
  * @client: bytes of the ring that the connecting end writes
- * @server: of the other
+ * @server: bytes of the ring that the other end writes
  *
  * Context: any.
  */
@@ -211,7 +222,7 @@ void l5_conn_fix(struct l5_conn *conn, u32 client, u32 server)
  * l5_conn_begin() - let a client write to its ring before it has met its peer
  * @conn: the connection
  *
- * Context: the meeting's bucket lock held; atomic. Nobody else uses the
+ * Context: the meeting's bucket lock held; atomic. No other task uses the
  * connection yet.
  */
 void l5_conn_begin(struct l5_conn *conn)
@@ -225,9 +236,10 @@ void l5_conn_begin(struct l5_conn *conn)
 /**
  * l5_conn_pair() - fix the geometry of a connection that met its peer
  * @conn: the connection
- * @listener: the socket whose child it met, and who pays for the child's end
+ * @listener: the socket whose child it met, and whose payer pays for the
+ *	child's end
  *
- * Context: the meeting's bucket lock held; atomic. Nobody else uses the
+ * Context: the meeting's bucket lock held; atomic. No other task uses the
  * connection yet.
  */
 void l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener)
@@ -239,7 +251,7 @@ void l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener)
 
 	l5_payer_put(&conn->end[L5_SERVER].payer);
 	l5_payer_copy(&conn->end[L5_SERVER].payer, &listener->payer);
-	/* it may have bytes in it */
+	/* the client's ring may have bytes in it */
 	if (!size)
 		size = l5_ring_size(conn->client->ln, client, server);
 	l5_conn_fix(conn, size,
@@ -250,10 +262,11 @@ void l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener)
 /**
  * l5_conn_accepted() - from now on the current task pays for the server's end
  * @conn: the connection
- * @ln: of the accepting socket
+ * @ln: the namespace of the accepting socket
  *
- * And for what goes beyond the default of what its client made it have before,
- * by mapping it. What the limits do not allow stays with who listens.
+ * The task also pays for pages beyond the default that the end has because its
+ * client mapped it. If the limits do not allow that, the listener's payer stays
+ * the payer.
  *
  * Context: may sleep.
  */
@@ -281,7 +294,7 @@ void l5_conn_accepted(struct l5_conn *conn, struct l5_net *ln)
 
 /**
  * l5_conn_wishes() - note the sizes that a socket asks for
- * @conn: its connection, of which the other end is not here
+ * @conn: its connection; the other end is on another host
  * @sk: the socket
  */
 void l5_conn_wishes(struct l5_conn *conn, const struct sock *sk)
@@ -325,149 +338,6 @@ void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5)
 	smp_mb();
 }
 
-/*
- * Wake who waits for anything of a socket. Without saying what for: a waiter
- * that is told need not poll again, as a multishot one of io_uring does not,
- * but it is polling that arms the wait words. And wake all: one of several that
- * want to be woken alone might not be there for this.
- */
-static void l5_wake(struct sock *sk, bool room)
-{
-	struct socket_wq *wq = rcu_dereference(sk->sk_wq);
-
-	if (skwq_has_sleeper(wq))
-		wake_up_interruptible_all(&wq->wait);
-	sk_wake_async(sk, room ? SOCK_WAKE_SPACE : SOCK_WAKE_WAITD,
-		      room ? POLL_OUT : POLL_IN);
-}
-
-/*
- * Ring an end's doorbell: it said in its control page that it may sleep. Its
- * socket is not referenced, only kept by RCU, and gone after its release. Who
- * asked for SIGIO stays armed, since it may never look again by itself.
- */
-void l5_bell(struct l5_end *e, u32 *wait, bool room)
-{
-	struct sock *sk;
-
-	rcu_read_lock();
-	sk = rcu_dereference(e->sk);
-	if (!sk || !sock_flag(sk, SOCK_FASYNC)) {
-		l5_wait_clear(wait);
-		/*
-		 * G, pairs with AA: what was cleared may be what a socket armed
-		 * that was accepted since the look above, and then it is here.
-		 */
-		if (!sk)
-			sk = rcu_dereference(e->sk);
-		if (sk && sock_flag(sk, SOCK_FASYNC))
-			l5_wait_arm(wait);
-	}
-	if (sk)
-		l5_count(l5_sk(sk), L5_STAT_DOORBELLS, 1);
-	if (sk)
-		l5_wake(sk, room);
-	rcu_read_unlock();
-}
-
-/**
- * l5_conn_bell() - wake who waits at an end, since its peer's host says so
- * @conn: the connection
- * @end: whose
- * @room: for room, else for data
- *
- * Context: any.
- */
-void l5_conn_bell(struct l5_conn *conn, int end, bool room)
-{
-	struct l5_ctrl *ctrl = conn->end[end].ctrl;
-
-	l5_bell(&conn->end[end], room ? &ctrl->tx_wait : &ctrl->rx_wait, room);
-}
-
-/**
- * l5_conn_changed() - an end's state changed: wake who waits there
- * @conn: the connection
- * @end: whose
- *
- * Context: any.
- */
-void l5_conn_changed(struct l5_conn *conn, int end)
-{
-	struct sock *sk;
-
-	rcu_read_lock();
-	sk = rcu_dereference(conn->end[end].sk);
-	if (sk)
-		sk->sk_state_change(sk);
-	rcu_read_unlock();
-}
-
-/**
- * l5_conn_unlocked() - a lock word may have come free that someone waits for
- * @conn: the connection
- * @end: whose
- *
- * Also who would not wait for it has to hear: he was told to try again.
- *
- * Context: process.
- */
-void l5_conn_unlocked(struct l5_conn *conn, int end)
-{
-	struct l5_end *e = &conn->end[end];
-	struct sock *sk;
-
-	wake_up_all(&e->lock_wait);
-	rcu_read_lock();
-	sk = rcu_dereference(e->sk);
-	if (sk)
-		l5_wake(sk, false);
-	rcu_read_unlock();
-}
-
-/**
- * l5_conn_ring() - ring an end's doorbell if it asks for it
- * @conn: the connection
- * @end: whose
- * @bells: L5_BELL_*
- *
- * Context: process.
- */
-void l5_conn_ring(struct l5_conn *conn, int end, int bells)
-{
-	struct l5_end *e = &conn->end[end];
-
-	if (conn->rdma) {
-		if (bells & L5_BELL_DATA)
-			l5_rdma_push(conn, true);
-		if (bells & L5_BELL_ROOM)
-			l5_rdma_bell(conn);
-		return;
-	}
-	if (bells & L5_BELL_DATA && l5_wait_armed(&e->ctrl->rx_wait))
-		l5_bell(e, &e->ctrl->rx_wait, false);
-	if (bells & L5_BELL_ROOM && l5_wait_armed(&e->ctrl->tx_wait))
-		l5_bell(e, &e->ctrl->tx_wait, true);
-}
-
-/**
- * l5_end_async() - does an end want SIGIO, so that it is always to be told?
- * @e: the end
- *
- * Context: any.
- */
-bool l5_end_async(struct l5_end *e)
-{
-	struct sock *sk;
-	bool async;
-
-	rcu_read_lock();
-	sk = rcu_dereference(e->sk);
-	async = sk && sock_flag(sk, SOCK_FASYNC);
-	rcu_read_unlock();
-	return async;
-}
-
 /* More than a connection moves in a year. */
 #define L5_BYTES_SANE	BIT_ULL(60)
 
@@ -480,7 +350,7 @@ static void l5_ring_closing(struct l5_sock *l5)
 
 	if (!test_bit(L5_END_MAPPED, &own->flags))
 		return;
-	/* they may count what they like; believe what can be */
+	/* processes may count what they like; believe only what can be */
 	if (tx < L5_BYTES_SANE)
 		l5_count(l5, L5_STAT_BYTES_TX, tx);
 	if (rx < L5_BYTES_SANE)
@@ -489,7 +359,7 @@ static void l5_ring_closing(struct l5_sock *l5)
 
 /**
  * l5_conn_close() - this end reads and writes no more
- * @l5: a socket in state L5_SHM that is being released
+ * @l5: a socket in state L5_RINGS that is being released
  * @reset: whether it ends with a reset in any case
  *
  * Return: true if with a reset, also because bytes are left unread.
@@ -504,18 +374,18 @@ bool l5_conn_close(struct l5_sock *l5, bool reset)
 	l5_map_flag(own, L5_MAP_TX_ASK | L5_MAP_RX_ASK | L5_MAP_GONE);
 	l5_map_flag(l5_peer(l5), L5_MAP_TX_ASK);
 	/*
-	 * L, pairs with M in l5_ring_write(), and in a process that has the
-	 * peer's end mapped with the look at the flags after it published
+	 * L, pairs with M in l5_ring_write(); in a process that has the peer's
+	 * end mapped, with its look at the flags after it has published
 	 */
 	smp_mb();
 	/*
-	 * Without a socket there is no end of it, and nobody sees it: two
-	 * processes are not to go on with the memory alone.
+	 * Without a socket nothing ends the connection, and nothing shows it:
+	 * two processes are not to go on with the memory alone.
 	 */
 	if (test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
 	    (test_bit(L5_END_MAPPED, &own->flags) ||
 	     test_bit(L5_END_MAPPED, &l5_peer(l5)->flags)))
-		l5_map_revoke_later(l5->conn);
+		l5_conn_revoke_later(l5->conn);
 	if (reset || l5_ring_readable(l5))
 		return true;
 	l5_conn_fin(l5);
@@ -524,14 +394,15 @@ bool l5_conn_close(struct l5_sock *l5, bool reset)
 
 /**
  * l5_conn_fin() - this end writes no more
- * @l5: a socket in state L5_SHM, its tx_lock held or nobody else there
+ * @l5: a socket in state L5_RINGS, its tx_lock held or no other task there
  *
- * The bootstrap tells the peer, after this, see l5_rx_ended(). Over RDMA it is
- * told where its stream ends, too, and takes it for ended once it knows both.
+ * The bootstrap tells the peer, after this, see l5_rx_ended(). A peer that does
+ * not have this memory is also told where its stream ends, and takes it for
+ * ended once it knows both.
  */
 void l5_conn_fin(struct l5_sock *l5)
 {
 	set_bit(L5_END_FIN, &l5_own(l5)->flags);
-	if (l5->conn->rdma)
-		l5_rdma_fin(l5->conn);
+	if (l5->conn->link->fin)
+		l5->conn->link->fin(l5->conn, l5->end);
 }

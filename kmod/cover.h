@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * For kernels with kcov, that is for a fuzzer: code that runs in softirqs, and
- * so on nobody's behalf, counts for who asked for the coverage of its network
- * namespace. The handle is a common one with the number of that (nsfs shows it
- * as the inode). Sections do not nest, and there is none where a task makes the
- * call itself, whose own kcov sees it.
+ * For kernels with kcov, that is for a fuzzer. Code that runs in softirqs runs
+ * for no task; it counts for the task that asked for the coverage of its
+ * network namespace. The handle is a common one with the number of that
+ * namespace (nsfs shows it as the inode). Sections do not nest, and there is
+ * none where a task makes the call itself: that task's own kcov sees it.
  */
 #ifndef L5_COVER_H
 #define L5_COVER_H

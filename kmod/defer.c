@@ -5,50 +5,56 @@
  *
  * Such a listener drops the last packet of the handshake. It makes the child
  * when the first bytes come, or once it has waited for long enough. Until then
- * there is nobody to meet, and nobody to wait for: connect() is back, and the
+ * there is no child to meet, and none to wait for: connect() is back, and the
  * meeting stays open.
  *
  * The first bytes go both ways: into the ring, and then over TCP, which makes
- * the child of them as of any other client's. If the child finds the meeting,
- * and all of the bytes came with the packet that made it, the two are paired:
- * accept() drops what TCP has brought, and the ring has it; whoever accepts the
- * connection finds it there, since it was there before the child. Else TCP has
- * carried the bytes, or will, and goes on. To the listener a client is at no
- * time another than one of TCP.
+ * the child from them as from any other client's bytes. If the child finds the
+ * meeting, and all of the bytes came with the packet that made it, the two are
+ * paired: accept() drops the bytes that TCP has brought, and the program that
+ * accepts the connection finds them in the ring, since they were there before
+ * the child. Else TCP has carried the bytes, or will, and goes on. At no time
+ * does the listener see more than a client of TCP.
  *
- * So TCP brings nothing to a child that reads from a ring, ever. A copy that
- * could come later would have to be kept from everything that asks TCP whether
- * there is something to read, or to answer by a reset. It would be late if the
- * listener has waited for long enough while the bytes are under way, or lost:
- * then the child is made of an acknowledgment alone, and both stay on TCP. No
- * more than what one packet takes goes both ways, so that it comes at once.
+ * So TCP never brings bytes to a child that reads from a ring. A copy that
+ * could come later would have to be kept from all code that asks TCP whether
+ * there is something to read, or something to answer by a reset. A copy would
+ * come late if the listener has waited for long enough while the bytes are
+ * under way, or lost: then the child is made from an acknowledgment alone, and
+ * both stay on TCP. No more bytes than one packet takes go both ways, so that
+ * they come at once.
  */
 #include <linux/sizes.h>
 #include <linux/tcp.h>
 #include <net/tcp.h>
 
-#include "l5.h"
+#include "bootstrap.h"
+#include "defer.h"
+#include "lock.h"
+#include "rendezvous.h"
+#include "ring.h"
+#include "state.h"
 
-/* Most that is sent twice, bytes. */
+/* Most bytes that are sent twice. */
 #define L5_DEFER_MAX	SZ_16K
 
 /*
- * How long a call that may wait does so for the child, which as a rule is there
- * when the packet was sent. A listener whose queue is full makes none.
+ * How long a call that may wait does so for the child. As a rule the child is
+ * there when the packet was sent. A listener whose queue is full makes none.
  */
 #define L5_DEFER_PATIENCE	(HZ / 20)
 
-/* What TCP alone can do. */
+/* Flags that TCP alone can honour. */
 #define L5_DEFER_NOT	(MSG_OOB | MSG_ZEROCOPY | MSG_FASTOPEN)
 
 static void l5_defer_stay(struct l5_sock *l5, enum l5_reason why)
 {
 	mutex_lock(&l5->lock);
-	l5_meet_stay(l5, why);
+	l5_rdv_stay(l5, why);
 	mutex_unlock(&l5->lock);
 }
 
-/* Over TCP, at once, whatever an option says of bytes that are few. */
+/* Send over TCP, at once, whatever an option says of few bytes. */
 static int l5_defer_push(struct l5_sock *l5, struct kvec *vec)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
@@ -67,7 +73,7 @@ static int l5_defer_push(struct l5_sock *l5, struct kvec *vec)
 	return n;
 }
 
-/* Into the ring, which has nobody to read it so far. */
+/* Write into the ring, which has no reader so far. */
 static int l5_defer_write(struct l5_sock *l5, struct kvec *vec)
 {
 	struct iov_iter iter;
@@ -88,8 +94,9 @@ static int l5_defer_write(struct l5_sock *l5, struct kvec *vec)
 }
 
 /*
- * Both ways, if that still is to be. Under the socket's lock, so that the rings
- * stay; so nothing here may wait for a page of somebody's memory.
+ * Send both ways, if the meeting is still open. Under the socket's lock, so
+ * that the rings stay; so nothing here may wait for a page of a program's
+ * memory.
  *
  * Return: bytes that are in the ring, 0 if there is nothing to wait for.
  */
@@ -98,15 +105,15 @@ static int l5_defer_both(struct l5_sock *l5, struct kvec *vec, int *sent)
 	int n;
 
 	lockdep_assert_held(&l5->lock);
-	if (!l5_meet_first(l5, vec->iov_len))
+	if (!l5_rdv_first(l5, vec->iov_len))
 		return 0;
 	n = l5_defer_write(l5, vec);
 	if (n <= 0) {
-		l5_meet_stay(l5, L5_REASON_NOMEM);
+		l5_rdv_stay(l5, L5_REASON_NOMEM);
 		return 0;
 	}
 	vec->iov_len = n;
-	/* before the packet: no child has been paired that is made without */
+	/* before the packet: no child made without it has been paired */
 	WRITE_ONCE(l5->conn->twice, n);
 	*sent = l5_defer_push(l5, vec);
 	return n;
@@ -114,8 +121,8 @@ static int l5_defer_both(struct l5_sock *l5, struct kvec *vec, int *sent)
 
 /**
  * l5_defer_send() - send the first bytes to a listener that waits for them
- * @l5: a client whose listener does
- * @msg: what and how, advanced by what was sent
+ * @l5: a client whose listener waits
+ * @msg: what to send and how, advanced by the bytes sent
  *
  * Afterwards it is decided what carries the bytes.
  *
@@ -149,8 +156,8 @@ int l5_defer_send(struct l5_sock *l5, struct msghdr *msg)
 		l5_wait_decided(l5, msg->msg_flags & MSG_DONTWAIT ? 0 :
 				    L5_DEFER_PATIENCE);
 		l5_defer_stay(l5, L5_REASON_TIMEOUT);
-		/* what the ring has, or what TCP took */
-		if (l5_state(l5) != L5_SHM)
+		/* the bytes that the ring has, or those that TCP took */
+		if (l5_state(l5) != L5_RINGS)
 			n = max(sent, 0);
 	}
 	iov_iter_revert(&msg->msg_iter, got - max(n, 0));
@@ -158,11 +165,12 @@ int l5_defer_send(struct l5_sock *l5, struct msghdr *msg)
 }
 
 /**
- * l5_defer_recv() - wait until a listener that waits does so no more
+ * l5_defer_recv() - wait until a listener waits no more for first bytes
  * @l5: a client, perhaps of such a listener
  * @timeo: how long, jiffies
  *
- * What TCP has to say meanwhile is not the listener's: then TCP goes on.
+ * If TCP has something to say meanwhile it is not the listener's: then TCP goes
+ * on.
  *
  * Return: as l5_wait_decided().
  */
@@ -189,12 +197,12 @@ long l5_defer_recv(struct l5_sock *l5, long timeo)
 }
 
 /**
- * l5_defer_drop() - drop of the first bytes what TCP has brought
+ * l5_defer_drop() - drop the copy of the first bytes that TCP has brought
  * @l5: a socket that is being accepted, and paired
  *
- * All of it came with the packet that made the child, which held the child's
- * lock until it was queued. Not by kernel_recvmsg(): a security module that
- * does not let the task read is not asked, as nothing is read.
+ * All of the copy came with the packet that made the child, and the child's
+ * lock was held until that was queued. Not by kernel_recvmsg(): it would ask a
+ * security module that may not let the task read, but nothing is read here.
  *
  * Context: may sleep.
  */

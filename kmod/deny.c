@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * AF_L5: rules of an administrator about who gets no rings, or no RDMA.
+ * AF_L5: rules of an administrator that deny sockets rings, or RDMA.
  *
  * Once rings carry a connection its bytes pass no firewall. So an administrator
- * may say, in /proc/net/l5_deny, whose sockets are to stay on TCP or AF_UNIX.
+ * may say, in /proc/net/l5_deny, which sockets are to stay on TCP or AF_UNIX.
  * The rules of the first network namespace are the host's and hold in every
- * other; those of another hold there, in addition. They are asked where a
- * socket is about to offer or to take rings, so they end no connection; that is
- * what revoking is for. Rules of RDMA may name the way instead of the sockets.
+ * other namespace; the rules of another hold there, in addition. Rules are
+ * asked where a socket is about to offer or to take rings, so they end no
+ * connection; that is what revoking is for. Rules of RDMA may name the way
+ * instead of the sockets.
  */
 #include <linux/cgroup.h>
 #include <linux/ctype.h>
@@ -19,17 +20,20 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
-#include "l5.h"
+#include "deny.h"
+#include "netns.h"
+#include "way.h"
+#include "who.h"
 
-/* As many as are looked at for each connection. */
+/* Most rules of a namespace: all are looked at for each connection. */
 #define L5_RULES_MAX	64
 
 /**
  * struct l5_rule - sockets that stay on their bootstrap
  * @node: in l5_net.rules
- * @rdma: that may have rings of this host
- * @who: which; all, if @way says more
- * @way: with @rdma, of which ways between hosts
+ * @rdma: sockets that may have rings of this host, but no RDMA
+ * @who: the sockets; all, if @way says more
+ * @way: with @rdma, the ways between hosts that the rule is for
  * @rcu: delays the end
  */
 struct l5_rule {
@@ -75,7 +79,7 @@ bool l5_denied(const struct l5_sock *l5)
 }
 
 /**
- * l5_denied_rdma() - or, between hosts, no RDMA, whatever the way?
+ * l5_denied_rdma() - or to have no RDMA between hosts, whatever the way?
  * @l5: the socket that asks, or that listens
  *
  * Context: any but hard interrupts.
@@ -99,9 +103,9 @@ static bool l5_denied_way_in(const struct net *net, struct net_device *dev,
 
 /**
  * l5_denied_way() - is there to be no RDMA by this way?
- * @net: of the socket
+ * @net: the socket's namespace
  * @dev: the device that leads there
- * @peer: the address there, one of IPv4 mapped, or NULL
+ * @peer: the peer's address (one of IPv4 is mapped), or NULL
  *
  * Context: RCU.
  */
@@ -141,7 +145,7 @@ static struct l5_rule *l5_rule_find(struct l5_net *ln,
 	return NULL;
 }
 
-/* Takes over what @want holds, unless it fails. */
+/* Takes over the references of @want, unless it fails. */
 static int l5_rule_add(struct l5_net *ln, const struct l5_rule *want)
 {
 	struct l5_rule *rule;
@@ -163,7 +167,7 @@ static int l5_rule_add(struct l5_net *ln, const struct l5_rule *want)
 	return 0;
 }
 
-/* Does the line begin with a word? Then it goes on after that. */
+/* Does the line begin with a word? Then move on to what comes after it. */
 static bool l5_deny_word(char **line, const char *word)
 {
 	size_t n = strlen(word);
@@ -208,18 +212,19 @@ static int l5_deny_line(struct l5_net *ln, char *line)
 	mutex_unlock(&ln->rules_lock);
 	if (err || !add)
 		l5_who_put(&want.who);
-	/* what it says is so already */
+	/* the rule is there already */
 	return err == -EEXIST ? 0 : err;
 }
 
 /**
- * l5_deny_write() - rules are added, or taken back
+ * l5_deny_write() - add rules, or take them back
  * @file: /proc/net/l5_deny
- * @buf: lines of what l5_who_parse() knows, or "rdma " and that or what
- *	l5_way_parse() knows; "allow " before one takes it back
- * @size: of it
+ * @buf: lines, each a rule: text that l5_who_parse() knows, or "rdma " and text
+ *	that l5_who_parse() or l5_way_parse() knows; "allow " before a rule
+ *	takes it back
+ * @size: of @buf
  *
- * Return: 0; at the first line that fails, its errno: those before it hold.
+ * Return: 0; at the first line that fails, its errno: the lines before it hold.
  */
 int l5_deny_write(struct file *file, char *buf, size_t size)
 {
@@ -240,7 +245,7 @@ int l5_deny_write(struct file *file, char *buf, size_t size)
 	return 0;
 }
 
-/* As the reader sees it: from its cgroup namespace. */
+/* Show a path as the reader's cgroup namespace has it. */
 static void l5_rule_path(struct seq_file *seq, struct cgroup *cgrp)
 {
 	char *path = kmalloc(PATH_MAX, GFP_KERNEL);
@@ -271,7 +276,7 @@ static void l5_rule_show(struct seq_file *seq, const struct l5_who *who)
 
 /**
  * l5_deny_show() - print the rules, in the form in which they are written
- * @seq: where to
+ * @seq: where to print
  * @v: unused
  *
  * Return: 0.
@@ -295,8 +300,8 @@ int l5_deny_show(struct seq_file *seq, void *v)
 }
 
 /**
- * l5_deny_init() - no rules
- * @ln: of a new namespace
+ * l5_deny_init() - begin without rules
+ * @ln: the part of a new namespace
  */
 void l5_deny_init(struct l5_net *ln)
 {
@@ -306,7 +311,7 @@ void l5_deny_init(struct l5_net *ln)
 
 /**
  * l5_deny_exit() - the rules of a namespace go with it
- * @ln: its
+ * @ln: the namespace's part
  */
 void l5_deny_exit(struct l5_net *ln)
 {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * AF_L5: the lock words of the two directions, which threads of the kernel and
- * processes that mapped the rings take alike, and the cursors that they guard.
+ * AF_L5: the lock words of the two directions, and the cursors that they guard.
+ * System calls and processes that mapped the rings take these words alike.
  */
 #include <linux/sched/signal.h>
 
-#include "ring.h"
+#include "end.h"
+#include "link.h"
+#include "lock.h"
+#include "mapper.h"
+#include "pages.h"
 
 /* How long a call that may not wait waits for what is held for a moment. */
 #define L5_LOCK_PATIENCE	(HZ / 20)
@@ -18,10 +22,10 @@
  * struct l5_patience - how long a call waits for a lock
  * @start: jiffies when it began
  * @timeo: jiffies that it may take; MAX_SCHEDULE_TIMEOUT: without end
- * @intr: whether a signal ends it that does not kill
+ * @intr: whether a signal that does not kill ends the wait
  *
- * By the clock and not by what was slept: a word that others change at each
- * look lets nobody sleep.
+ * The time is that of the clock, not what was slept: a word that others change
+ * at each look lets no task sleep.
  */
 struct l5_patience {
 	unsigned long start;
@@ -39,7 +43,7 @@ static struct mutex *l5_lock_mutex(struct l5_sock *l5, int dir)
 	return dir == L5_LOCK_TX ? &l5->tx_lock : &l5->rx_lock;
 }
 
-/* What is left of it, jiffies; 0: nothing. */
+/* The time that is left, jiffies; 0: none. */
 static long l5_patience_left(const struct l5_patience *p)
 {
 	unsigned long gone = jiffies - p->start;
@@ -49,7 +53,7 @@ static long l5_patience_left(const struct l5_patience *p)
 	return gone < (unsigned long)p->timeo ? p->timeo - (long)gone : 0;
 }
 
-/* Is it over? -EAGAIN, or as sock_intr_errno(). */
+/* Is the wait over? 0 if not, else -EAGAIN, or as sock_intr_errno(). */
 static int l5_patience_over(const struct l5_patience *p)
 {
 	if (!l5_patience_left(p))
@@ -60,11 +64,12 @@ static int l5_patience_over(const struct l5_patience *p)
 }
 
 /*
- * A word that says that it is held by nobody there is. A process that scribbled
- * over it and went must not stop those who share its socket; so it counts as
- * one that died with it. The mutex is held, so it is not the kernel, either.
+ * Take a word whose holder, by its number, does not exist. A process that
+ * scribbled over the word and went must not stop those that share its socket;
+ * so it counts as a holder that died. The mutex is held, so the kernel is not
+ * the holder, either.
  *
- * Return: true if it is ours now.
+ * Return: true if the word is ours now.
  */
 static bool l5_lock_seize(struct l5_sock *l5, u32 *word)
 {
@@ -78,7 +83,7 @@ static bool l5_lock_seize(struct l5_sock *l5, u32 *word)
 	return l5_map_forget(l5_own(l5), id, word, old, to);
 }
 
-/* Likewise, by a process: then it is free. */
+/* Free such a word for a process. */
 static bool l5_lock_forged(struct l5_sock *l5, int dir, u32 *word)
 {
 	struct mutex *mutex = l5_lock_mutex(l5, dir);
@@ -99,9 +104,10 @@ static bool l5_lock_forged(struct l5_sock *l5, int dir, u32 *word)
 }
 
 /*
- * Sleep while somebody has the word or the mutex. Whoever gives either back
- * wakes us if the word says that there are waiters. If it does not stay said,
- * or the word is free and the mutex is not, a tick is all.
+ * Sleep while another task has the word or the mutex. The task that gives
+ * either back wakes us if the word says that there are waiters. If the word
+ * does not keep saying so, or it is free and the mutex is not, the sleep is a
+ * tick.
  */
 static void l5_lock_nap(struct l5_end *own, u32 *word, struct mutex *mutex,
 			const struct l5_patience *p, long nap)
@@ -121,16 +127,16 @@ static void l5_lock_nap(struct l5_end *own, u32 *word, struct mutex *mutex,
 }
 
 /**
- * l5_ring_lock_wait() - sleep a while, as long as a lock word is held
- * @l5: a socket in state L5_SHM
+ * l5_ring_lock_wait() - sleep a while, no longer than a lock word is held
+ * @l5: a socket in state L5_RINGS
  * @dir: L5_LOCK_TX or L5_LOCK_RX
  *
- * For a process. If the word was forged it is free now, but not before a tick
- * has passed: else a forger and a process that believes it would keep two CPUs
- * busy.
+ * For a process. If the word was forged it is free now, but this returns only
+ * after a tick: else a forger and a process that believes it would keep two
+ * CPUs busy.
  *
- * Return: 0 if it is worth trying, or as a call of that direction says that
- * there is a signal.
+ * Return: 0 if it is worth trying, or the errno by which a call of that
+ * direction says that there is a signal.
  */
 int l5_ring_lock_wait(struct l5_sock *l5, int dir)
 {
@@ -152,7 +158,7 @@ int l5_ring_lock_wait(struct l5_sock *l5, int dir)
 						   sock_rcvtimeo(sk, false));
 }
 
-/* What was said of it is what its last holder left in the control page. */
+/* Load the cursors that the last holder left in the control page. */
 static int l5_ring_load(struct l5_sock *l5, int dir, bool mend)
 {
 	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
@@ -171,7 +177,7 @@ static int l5_ring_load(struct l5_sock *l5, int dir, bool mend)
 		slot = mend ? l5_ring_slot(peer, own->cons.head) : NULL;
 		if (slot) {
 			l5_cons_mend(&own->cons, own->ctrl, slot);
-			l5_ring_freed(l5);
+			l5_link_freed(l5);
 		}
 	}
 	return 0;
@@ -239,7 +245,7 @@ static int l5_ring_lock_slow(struct l5_sock *l5, int dir, long *timeo)
 		l5_lock_nap(own, word, mutex, &p, L5_LOCK_NAP);
 		cond_resched();
 	}
-	/* what is left is not nothing, that would be another kind of call */
+	/* never 0: that would make it a call that may not wait */
 	if (*timeo > 0)
 		*timeo = l5_patience_left(&p) ?: 1;
 	return got;
@@ -247,15 +253,15 @@ static int l5_ring_lock_slow(struct l5_sock *l5, int dir, long *timeo)
 
 /**
  * l5_ring_lock() - have one direction to ourselves, and its cursors
- * @l5: a socket in state L5_SHM
+ * @l5: a socket in state L5_RINGS
  * @dir: L5_LOCK_TX or L5_LOCK_RX
  * @timeo: jiffies to wait for a process that holds the word, or a call that
- *	holds the mutex, or a signal; what is left of it on return. 0, of a call
- *	that may not wait, is still L5_LOCK_PATIENCE, as for any lock; if it is
- *	negative no signal ends it that does not kill
+ *	holds the mutex, or a signal; what is left of them on return. 0, of a
+ *	call that may not wait, is still L5_LOCK_PATIENCE, as for any lock; if
+ *	it is negative only a signal that kills ends the wait
  *
  * Return: 0, -EAGAIN, as sock_intr_errno(), or -EPROTO if the cursors make no
- * sense, in which case it is not held.
+ * sense. After an error the lock is not held.
  */
 int l5_ring_lock(struct l5_sock *l5, int dir, long *timeo)
 {
@@ -279,7 +285,7 @@ int l5_ring_lock(struct l5_sock *l5, int dir, long *timeo)
 }
 
 /**
- * l5_ring_unlock() - let the next one have it
+ * l5_ring_unlock() - let the next task have a direction
  * @l5: the socket
  * @dir: as for l5_ring_lock()
  */
@@ -288,7 +294,7 @@ void l5_ring_unlock(struct l5_sock *l5, int dir)
 	bool waiters = l5_unlock(l5_lock_word(l5_own(l5), dir));
 
 	mutex_unlock(l5_lock_mutex(l5, dir));
-	/* also those that sleep for the mutex */
+	/* also the tasks that sleep for the mutex */
 	if (waiters)
 		l5_conn_unlocked(l5->conn, l5->end);
 }

@@ -3,22 +3,29 @@
  * AF_L5: the pages of a ring.
  *
  * A ring is an array of pages by position, of which only those between reader
- * and writer need to be there: the writer gets one when it comes to its
+ * and writer need to be there: the writer gets a page when it comes to its
  * position, and takes the oldest that the reader is through with before it
  * allocates another. So a connection holds what is unread and little more,
- * whatever the size of its ring, and one that answers at once lives in a page
- * that stays in the cache.
+ * whatever the size of its ring, and a connection that answers at once lives in
+ * a page that stays in the cache.
  *
- * A process that maps the rings has no use for a page that moves, so once one
- * does, both rings are whole: each place has a page, and keeps it.
+ * A process that maps the rings has no use for a page that moves. So once a
+ * process maps them both rings are whole: each place has a page, and keeps it.
  */
 #include <linux/list.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "ring.h"
+#include "pages.h"
 
-/* The page at a position, NULL if it was never written. */
+/**
+ * l5_ring_page() - the page at a position
+ * @e: the end that writes the ring
+ * @pos: the position
+ *
+ * Context: any.
+ * Return: the page, NULL if it was never written.
+ */
 struct page *l5_ring_page(struct l5_end *e, u64 pos)
 {
 	/* N, pairs with O in l5_ring_fill(); the array, then the page */
@@ -26,11 +33,18 @@ struct page *l5_ring_page(struct l5_end *e, u64 pos)
 
 	if (!pages)
 		return NULL;
-	/* likewise; the page, then what is in it */
+	/* N, pairs with O, too; the page, then what is in it */
 	return smp_load_acquire(&pages[(pos & (e->size - 1)) >> PAGE_SHIFT]);
 }
 
-/* The header word at a position that the writer has been at. */
+/**
+ * l5_ring_slot() - the header word at a position
+ * @e: the end that writes the ring
+ * @pos: the position, a multiple of L5_HDR
+ *
+ * Context: any.
+ * Return: the word, NULL if the writer has not reached the position.
+ */
 u64 *l5_ring_slot(struct l5_end *e, u64 pos)
 {
 	struct page *page = l5_ring_page(e, pos);
@@ -47,13 +61,13 @@ static struct page **l5_ring_page_at(struct l5_end *e, u64 number)
 static u64 l5_ring_end(const struct l5_end *e)
 {
 	/*
-	 * T, pairs with U: who sees it sees the pages, and of @first a value as
-	 * old at most.
+	 * T, pairs with U: a task that sees @next sees the pages before it, and
+	 * a value of @first that is at least as new.
 	 */
 	return smp_load_acquire(&e->next);
 }
 
-/* A page more. The page is there, and @first is what it is to be. */
+/* The ring has one page more. It is in its place, and @first is up to date. */
 static void l5_ring_grew(struct l5_end *e)
 {
 	/* U, pairs with T */
@@ -71,10 +85,10 @@ static bool l5_ring_whole(const struct l5_end *e)
 /*
  * The next page of a ring: the oldest, if the reader has left it, or a new one.
  * A look at the wrong moment through a stale cursor may find a page in a place
- * that it has left; it stays a page of this ring, and such a look decides
+ * that the page has left; it stays a page of this ring, and such a look decides
  * nothing.
  *
- * Return: -ENOBUFS if there is none.
+ * Return: 0, or -ENOBUFS if there is no page to be had.
  */
 static int l5_ring_next_page(struct l5_sock *l5, struct l5_end *e)
 {
@@ -102,7 +116,7 @@ static int l5_ring_next_page(struct l5_sock *l5, struct l5_end *e)
 	return 0;
 }
 
-/* The array of pages. Return: false if there is no memory for it. */
+/* Have the array of pages. Return: false if there is no memory for it. */
 static bool l5_ring_array(struct l5_end *e)
 {
 	struct mem_cgroup *old;
@@ -120,8 +134,14 @@ static bool l5_ring_array(struct l5_end *e)
 	return pages;
 }
 
-/*
- * Have pages for @len bytes from the tail, or for as many as can be had.
+/**
+ * l5_ring_fill() - have pages for bytes from the tail, or for as many as can be
+ *	had
+ * @l5: the writer, its tx_lock held
+ * @e: its end
+ * @len: bytes
+ *
+ * Context: may sleep.
  * Return: how many, a multiple of 8, -EAGAIN if the reader has to go on first,
  * -ENOBUFS if there is no memory at all, -EPROTO.
  */
@@ -155,18 +175,18 @@ int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len)
 	}
 	if (e->next < 2)
 		return -ENOBUFS;
-	/* two pages and the reader not in the last: it will move on */
+	/* two pages, and the reader is not in the last: it will move on */
 	WRITE_ONCE(e->starved, (e->prod.head >> PAGE_SHIFT) + 1);
 	return -EAGAIN;
 }
 
-/* Pages that a ring lacks to be whole. */
+/* Pages that a ring lacks until it is whole. */
 static u32 l5_ring_missing(const struct l5_end *e)
 {
 	return (e->size >> PAGE_SHIFT) - (u32)(e->next - e->first);
 }
 
-/* Pages that it would have then and was not granted. */
+/* Pages that a whole ring would have and that were not granted. */
 static u32 l5_ring_ungranted(const struct l5_end *e)
 {
 	u32 n = e->npages + l5_ring_missing(e);
@@ -192,13 +212,13 @@ static void l5_ring_complete(struct l5_end *e, struct list_head *pages)
 }
 
 /*
- * What a ring lacks to be whole. Of that who maps it pays for what its peer did
- * not ask for: up to @most pages.
+ * What a ring lacks to be whole. The mapping end's payer pays for those of the
+ * pages that the peer did not ask for: up to @most pages.
  */
 struct l5_fill {
 	struct l5_end *e;
-	const struct l5_payer *payer;	/* who maps */
-	u32 pages;			/* that it pays for */
+	const struct l5_payer *payer;	/* of the end that maps */
+	u32 pages;			/* that @payer pays for */
 	u32 grant;			/* and of these, granted anew */
 	u32 rest;			/* granted anew to writers */
 	struct list_head list;
@@ -275,9 +295,9 @@ static void l5_fill_done(struct l5_fill *f)
 /**
  * l5_ring_populate() - make both rings whole, so that they can be mapped
  * @conn: the connection
- * @by: the end that is mapped, whose payer pays
- * @most: bytes of the other's ring that it pays for; what goes beyond is so by
- *	the other's wish
+ * @by: the end that is mapped, and whose payer pays
+ * @most: bytes of the other end's ring that this payer pays for; a larger ring
+ *	is the other end's wish
  *
  * Context: may sleep; the caller may hold the mmap_lock.
  * Return: 0, or -ENOMEM and nothing has changed.

@@ -2,20 +2,21 @@
 /*
  * AF_L5: an administrator ends connections, at once.
  *
- * /proc/net/l5_revoke takes lines that name sockets. A connection of theirs is
- * reset as a reset from the network would do it, and what processes have mapped
- * of it is taken from them. Its bootstrap says ECONNRESET at both ends; there
- * is no SIGBUS. The file of the first network namespace reaches every
- * namespace, that of another its own alone.
+ * /proc/net/l5_revoke takes lines that name sockets. Each connection of these
+ * sockets is reset as by a reset from the network, and processes lose what they
+ * have mapped of it. Its bootstrap says ECONNRESET at both ends; there is no
+ * SIGBUS. The file of the first network namespace reaches every namespace, the
+ * file of another reaches its own alone.
  *
  * Sockets are found under the lock of their list and then held by their file,
- * so that nobody releases them; one without a file is about to be released, or
- * has never been held by a program.
+ * so that no task releases them; a socket without a file is about to be
+ * released, or has never been held by a program.
  *
  * A process may keep the lock of its bootstrap for as long as it likes, by a
  * page fault in a call that copies under it; TCP's own "ss -K" waits for that,
- * too. So rings and mappings end first, which takes no such lock, and each
- * bootstrap by a work of its own: nobody delays the end of another's.
+ * too. So rings and mappings end first, since that takes no such lock, and each
+ * bootstrap is ended by a work item of its own: no process delays the end of
+ * another's connection.
  */
 #include <linux/file.h>
 #include <linux/sched/signal.h>
@@ -25,21 +26,30 @@
 #include <net/af_unix.h>
 #include <net/tcp.h>
 
-#include "l5.h"
+#include "bootstrap.h"
+#include "close.h"
+#include "conn.h"
+#include "mapper.h"
+#include "netns.h"
+#include "rendezvous.h"
+#include "revoke.h"
+#include "state.h"
+#include "transport.h"
+#include "who.h"
 
 /* Sockets that are found at a time. */
 #define L5_REVOKE_BATCH	64
-/* How long who revokes waits for bootstraps that others hold. */
+/* How long the revoking task waits for bootstraps that others hold. */
 #define L5_REVOKE_WAIT	(10 * HZ)
 
 /**
  * struct l5_revoke - what a line says
- * @who: which sockets
- * @every: also those that have no rings and will have none
- * @ns: whose uids @who means
- * @round: its number, see l5_sock.revoked
+ * @who: the sockets
+ * @every: also connections that have no rings and will have none
+ * @ns: the user namespace of the uids in @who
+ * @round: number of this round, see l5_sock.revoked
  * @count: sockets found
- * @wait: for what is done of it by work
+ * @wait: for the jobs that work items do
  */
 struct l5_revoke {
 	struct l5_who who;
@@ -71,15 +81,16 @@ static void l5_unix_cut(struct sock *sk)
 	sk_error_report(sk);
 }
 
-/* As if the network had reset it, for both ends. */
+/* End a connection as if the network had reset it, for both ends. */
 static void l5_base_abort(struct sock *bsk)
 {
 	struct sock *peer;
 
 	if (bsk->sk_family != AF_UNIX) {
 		/*
-		 * The reset of the other end may have been here, and a program
-		 * may have had its error: tcp_abort() would tell it again.
+		 * The reset by the other end may have come already, and a
+		 * program may have had its error: tcp_abort() would tell it
+		 * again.
 		 */
 		if (READ_ONCE(bsk->sk_state) != TCP_CLOSE)
 			tcp_abort(bsk, ECONNRESET);
@@ -99,7 +110,7 @@ static bool l5_base_ended(const struct sock *bsk)
 	       READ_ONCE(bsk->sk_shutdown) == SHUTDOWN_MASK;
 }
 
-/* Of a listener: what has met and waits for accept(), which then says so. */
+/* Of a listener: reset one child that met and waits; accept() says so then. */
 static bool l5_revoke_pending(struct l5_sock *listener)
 {
 	struct l5_conn *conn, *found = NULL;
@@ -127,7 +138,7 @@ static bool l5_revoke_pending(struct l5_sock *listener)
 
 static void l5_revoke_listener(struct l5_sock *l5)
 {
-	/* not for ever, if more connect meanwhile */
+	/* not for ever, if more clients connect meanwhile */
 	u32 most = READ_ONCE(l5->boot->sk->sk_max_ack_backlog);
 
 	do {
@@ -136,42 +147,42 @@ static void l5_revoke_listener(struct l5_sock *l5)
 	} while (most-- && !fatal_signal_pending(current));
 }
 
-/* It is still to become one: it is not to have rings. */
+/* The socket is still connecting: its connection is not to have rings. */
 static void l5_revoke_connecting(struct l5_sock *l5)
 {
 	mutex_lock(&l5->lock);
 	if (l5_state(l5) == L5_CONNECTING) {
 		lock_sock(l5->boot->sk);
 		l5->why = L5_REASON_DENIED;
-		l5_meet_cancel(l5);
+		l5_rdv_cancel(l5);
 		release_sock(l5->boot->sk);
 	}
 	mutex_unlock(&l5->lock);
 }
 
 /*
- * The rings end at once, without a lock that those who use the socket hold for
- * as long as they like: a fault may be what they are in.
+ * The rings end at once, without a lock that tasks using the socket may hold
+ * for as long as they like: they may be in a page fault.
  */
 static void l5_revoke_rings(struct l5_sock *l5)
 {
 	struct l5_conn *conn;
 	int i;
 
-	if (l5_state(l5) != L5_SHM && l5_state(l5) != L5_MOVING)
+	if (l5_state(l5) != L5_RINGS && l5_state(l5) != L5_MOVING)
 		return;
 	conn = l5->conn;
 	l5_map_revoke(conn);
-	/* what is in rings that nobody mapped may be read, as after a reset */
+	/* rings that were never mapped may still be read, as after a reset */
 	for (i = 0; i < 2; i++)
 		set_bit(L5_END_CUT, &conn->end[i].flags);
 }
 
 /**
- * struct l5_revoke_wait - who revokes waits for the work of a round
- * @ref: one for each job, and that of who waits
- * @left: jobs that are not done
- * @done: nothing is left
+ * struct l5_revoke_wait - the revoking task waits for the jobs of a round
+ * @ref: one for each job, and one for the task that waits
+ * @left: number of jobs that are not done
+ * @done: no job is left
  */
 struct l5_revoke_wait {
 	refcount_t ref;
@@ -183,7 +194,7 @@ struct l5_revoke_wait {
  * struct l5_revoke_job - the end of a socket's connection
  * @work: does it
  * @file: the socket's, with a reference
- * @wait: who waits
+ * @wait: the wait of the task that revokes
  * @every: a listener ends, too
  */
 struct l5_revoke_job {
@@ -218,13 +229,13 @@ static void l5_revoke_work(struct work_struct *work)
 	if (l5_state(l5) == L5_CONNECTING)
 		l5_revoke_connecting(l5);
 	if (l5_state(l5) == L5_LISTEN) {
-		l5_mailbox_revoke(l5);
+		l5_transport_mailbox_revoke(l5);
 		l5_revoke_listener(l5);
 		if (job->every)
 			l5_shutdown(sock, SHUT_RDWR);
 	} else if (l5_state(l5) != L5_IDLE) {
 		l5_base_abort(l5->boot->sk);
-		/* it may have got them since */
+		/* it may have got rings since */
 		l5_revoke_rings(l5);
 		l5_boot_error(l5);
 	}
@@ -259,14 +270,14 @@ static bool l5_revoke_wants(const struct l5_revoke *r, struct l5_sock *l5)
 	case L5_IDLE:
 		return false;
 	case L5_BASE:
-		if (!r->every && !l5_rdma_undecided(l5))
+		if (!r->every && !l5_remote_undecided(l5))
 			return false;
 		break;
 	}
 	return l5_who_is(&r->who, r->ns, l5);
 }
 
-/* Some of a namespace's sockets that this round has not been at yet. */
+/* Some of a namespace's sockets that this round has not looked at yet. */
 static int l5_revoke_find(const struct l5_revoke *r, struct l5_net *ln,
 			  struct file **files)
 {
@@ -297,8 +308,9 @@ static int l5_revoke_net(struct l5_revoke *r, struct l5_net *ln)
 	int n, i, ends = 0, err = 0;
 
 	/*
-	 * To the end of the list, and once more for what was being accepted;
-	 * not until there is nothing, or others could make it go on for ever.
+	 * To the end of the list, and once more for sockets that were being
+	 * accepted. Not until no socket is left, or other tasks could make this
+	 * go on for ever.
 	 */
 	do {
 		n = l5_revoke_find(r, ln, files);
@@ -313,7 +325,7 @@ static int l5_revoke_net(struct l5_revoke *r, struct l5_net *ln)
 	return err;
 }
 
-/* A namespace that this round has not been at yet, with a reference. */
+/* A namespace that this round has not looked at yet, with a reference. */
 static struct net *l5_revoke_next(const struct l5_revoke *r)
 {
 	struct net *net, *found = NULL;
@@ -363,10 +375,10 @@ static int l5_revoke_line(struct net *net, char *line)
 	refcount_set(&r.wait->ref, 2);
 	atomic_set(&r.wait->left, 1);
 	init_completion(&r.wait->done);
-	/* AF, pairs with AE: what is denied, then who connects */
+	/* AF, pairs with AE: what is denied, then the sockets that connect */
 	smp_mb();
 	mutex_lock(&l5_revoke_lock);
-	/* 0 is what a new socket has */
+	/* a new socket has the number 0 */
 	if (!++l5_revoke_rounds)
 		l5_revoke_rounds = 1;
 	r.round = l5_revoke_rounds;
@@ -389,16 +401,18 @@ out:
 }
 
 /**
- * l5_revoke_write() - connections are ended
+ * l5_revoke_write() - end connections
  * @file: /proc/net/l5_revoke
- * @buf: lines of what l5_who_parse() knows: connections that have rings, or may
- *	get them; or "sockets": every connection, and every listener as well
- * @size: of it
+ * @buf: lines that l5_who_parse() knows, for connections that have rings, or
+ *	may get them; or "sockets", for every connection, and every listener as
+ *	well
+ * @size: of @buf
  *
  * Context: may sleep.
  * Return: 0; at the first line that fails, its errno: -EPERM, -EINVAL, -ENOENT
- * without such a cgroup, -ESRCH without such an inode, -EINTR, -EINPROGRESS if
- * a bootstrap is held by its process: then it ends as soon as that lets go.
+ * if there is no such cgroup, -ESRCH if there is no such inode, -EINTR,
+ * -EINPROGRESS if a bootstrap is held by its process: then it ends as soon as
+ * the process lets go.
  */
 int l5_revoke_write(struct file *file, char *buf, size_t size)
 {
@@ -419,7 +433,7 @@ int l5_revoke_write(struct file *file, char *buf, size_t size)
 	return 0;
 }
 
-/* Nothing is to be read there. */
+/* Nothing is to be read from this file. */
 int l5_revoke_show(struct seq_file *seq, void *v)
 {
 	return 0;

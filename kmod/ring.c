@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * AF_L5: bytes in and out of a connection's rings. The protocol is l5_ring.h's,
- * the pages below it are those of pages.c.
+ * AF_L5: bytes in and out of a connection's rings. The protocol is that of
+ * l5_ring.h, the pages below it are those of pages.c.
  *
  * Cursors live in the control page, where processes that mapped it move them
- * too. Whoever moves them holds that direction's lock word (lock.c), loads
- * them, checks them as a copy and works with the copy; what else the kernel
+ * too. A task that moves them holds that direction's lock word (lock.c), loads
+ * them, checks them as a copy and works with the copy. All else that the kernel
  * reads from memory it shares is read once and checked.
  */
 #include <linux/uio.h>
 
+#include "bootstrap.h"
+#include "end.h"
+#include "link.h"
+#include "netns.h"
+#include "pages.h"
 #include "ring.h"
 
-/*
- * A large send goes in pieces of at most this, so that the reader copies one
- * while the writer fills the next.
- */
-#define L5_PIECE	(64u << 10)
-
-/* Copy between a ring and an iterator page by page; short if that faults. */
+/* Copy between a ring and an iterator page by page; short if a copy faults. */
 static u32 l5_ring_copy(struct l5_end *e, u64 pos, u32 len,
 			struct iov_iter *iter, bool in)
 {
@@ -30,7 +29,7 @@ static u32 l5_ring_copy(struct l5_end *e, u64 pos, u32 len,
 		u32 part = min_t(u32, len - done, PAGE_SIZE - off);
 		u32 n;
 
-		/* what is published was written, unless its length is a lie */
+		/* a published record was written, unless its length is a lie */
 		if (!page)
 			break;
 		if (in)
@@ -75,30 +74,10 @@ u32 l5_ring_extent(const struct l5_sock *l5)
 	return min(size, max(sndbuf, L5_RING_LEAST));
 }
 
-/*
- * Room for a record, or 0 if it is better to wait: a large send is not to
- * dribble into a nearly full ring, one small record at a time.
- */
-static int l5_ring_room(struct l5_sock *l5, u32 want)
-{
-	struct l5_end *own = l5_own(l5);
-	u32 extent = l5_ring_extent(l5);
-	u32 slack = own->size - extent;
-	u32 low = min(want, extent / 8);
-
-	if (l5_prod_room(&own->prod) < min(want, L5_PIECE) + slack) {
-		if (l5_prod_look(&own->prod, l5_peer(l5)->ctrl) < 0)
-			return -EPROTO;
-		if (l5_prod_room(&own->prod) < low + slack)
-			return 0;
-	}
-	return min3(want, l5_prod_room(&own->prod) - slack, L5_PIECE);
-}
-
 /**
  * l5_ring_write() - publish one record
- * @l5: a socket in state L5_SHM, its tx_lock held
- * @from: payload, advanced by what was taken
+ * @l5: a socket in state L5_RINGS, its tx_lock held
+ * @from: payload, advanced by the bytes taken
  *
  * Context: may sleep.
  * Return: bytes taken, -EAGAIN if the ring is full, -EFAULT, -ENOBUFS if there
@@ -112,9 +91,11 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 	int len, err;
 
 	lockdep_assert_held(&l5->tx_lock);
-	len = l5_ring_room(l5, min_t(size_t, iov_iter_count(from), L5_PIECE));
+	len = l5_room_claim(&own->prod, peer->ctrl,
+			    min_t(size_t, iov_iter_count(from), L5_PIECE),
+			    l5_ring_extent(l5));
 	if (len <= 0)
-		return len ?: -EAGAIN;
+		return len ? -EPROTO : -EAGAIN;
 	/* the record and the header after it */
 	err = l5_ring_fill(l5, own, l5_rec_size(len) + L5_HDR);
 	if (err < 0)
@@ -131,50 +112,25 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 			l5_ring_slot(own, pos + l5_rec_size(len)), len);
 	l5_count(l5, L5_STAT_BYTES_TX, len);
 
-	if (l5->conn->rdma)
-		l5_rdma_push(l5->conn, false);
-	else if (l5_wait_armed(&peer->ctrl->rx_wait) ||
-		 l5_end_async(l5_peer(l5)))
-		l5_bell(peer, &peer->ctrl->rx_wait, false);
+	l5_link_published(l5->conn, l5->end);
 	/*
 	 * M, pairs with L, the barrier being l5_wait_armed()'s: a closing peer
-	 * sees the record unread, or we see it closed. One on another host says
-	 * how far it read, see l5_got_close().
+	 * sees the record unread, or we see the peer closed. A peer that does
+	 * not have this memory says how far it read.
 	 */
 	if (test_bit(L5_END_CLOSED, &peer->flags))
 		return -EPIPE;
 	return len;
 }
 
-/*
- * Tell a writer that waits about room, but not about every little: it would
- * run, fill that and sleep again. Its tail is only a hint, a lie is its own
- * loss; one that lags behind what we read makes the count negative.
- */
-void l5_ring_freed(struct l5_sock *l5)
-{
-	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
-	s64 used;
-
-	if (!l5_wait_armed(&peer->ctrl->tx_wait))
-		return;
-	if (l5->conn->rdma) {
-		l5_rdma_bell(l5->conn);
-		return;
-	}
-	used = l5_load(&peer->ctrl->tx_tail) - own->cons.head;
-	if (used <= (s64)peer->size / 2)
-		l5_bell(peer, &peer->ctrl->tx_wait, true);
-}
-
 /**
- * l5_ring_owed() - ring for the peer where a process here could not
- * @l5: a socket in state L5_SHM
+ * l5_ring_owed() - ring the peer's doorbell for a process that could not
+ * @l5: a socket in state L5_RINGS
  *
- * A filter of system calls may refuse, to who mapped this end, the call that
- * rings. It was about to make it since it had seen the peer's wait word, and
- * only a ring clears that; so no barrier is needed here. What the peer says is
- * a hint: a lie has it woken for nothing.
+ * A filter of system calls may refuse the call that rings to a process that
+ * mapped this end. The process was about to ring since it had seen the peer's
+ * wait word, and only a ring clears that word; so no barrier is needed here.
+ * The peer's words are a hint: a lie has the peer woken for nothing.
  *
  * Context: process.
  */
@@ -183,39 +139,39 @@ void l5_ring_owed(struct l5_sock *l5)
 	const struct l5_ctrl *own = l5_own(l5)->ctrl;
 	struct l5_end *peer = l5_peer(l5);
 	const struct l5_ctrl *ctrl = peer->ctrl;
-	s64 used;
 	int bells = 0;
 
-	if (l5_load(&ctrl->rx_wait) &&
+	if (l5_wants_data(ctrl) &&
 	    l5_load(&own->tx_tail) != l5_load(&ctrl->rx_head))
 		bells |= L5_BELL_DATA;
-	used = l5_load(&ctrl->tx_tail) - l5_load(&own->rx_head);
-	if (l5_load(&ctrl->tx_wait) && used <= (s64)peer->size / 2)
+	if (l5_wants_room(ctrl, l5_load(&own->rx_head), peer->size))
 		bells |= L5_BELL_ROOM;
 	if (unlikely(bells))
-		l5_conn_ring(l5->conn, !l5->end, bells);
+		l5_link_ring(l5->conn, !l5->end, bells);
 }
 
 /*
- * Is a header word one that came with its record, and all of it not yet? Then
- * it says so, see L5_NOTIFY_ONE. What was read is good only if it is still so
- * once the last word of it was.
+ * Did a header word come with its record (L5_NOTIFY_ONE), and is the record not
+ * all there yet? The header has a mark of its own then. What was read of it is
+ * good only if the header is still the same once the word after the record has
+ * been read.
  */
 static bool l5_ring_late(struct l5_end *ring, u64 pos, u64 *slot)
 {
-	u64 hdr = READ_ONCE(*slot), bare = hdr & ~L5_REC_STAMP;
+	u64 hdr = READ_ONCE(*slot), bare = hdr & ~L5_STAMP_MASK;
 	u64 *after;
 
-	if (!(hdr & L5_REC_LATE))
+	if (!(hdr >> 32 & L5_REC_LATE))
 		return false;
-	/* the word after a record, or nonsense that its reader complains of */
-	if ((hdr & L5_REC_STAMP) != l5_late_stamp(ring->late_key, pos) || !bare)
+	/* the word after a record, or nonsense that the reader complains of */
+	if ((hdr & L5_STAMP_MASK) != l5_late_stamp(ring->late_key, pos) ||
+	    !bare)
 		return !bare;
 	if (!l5_rec_valid(ring->size, bare))
 		return false;
 	pos += l5_rec_size((u32)bare);
 	after = l5_ring_slot(ring, pos);
-	if ((l5_load_acquire(after) & L5_REC_STAMP) !=
+	if ((l5_load_acquire(after) & L5_STAMP_MASK) !=
 	    l5_late_stamp(ring->late_key, pos) ||
 	    l5_load_acquire(slot) != hdr)
 		return true;
@@ -239,8 +195,8 @@ static int l5_ring_next(struct l5_end *ring, struct l5_cons *c)
 }
 
 /*
- * The record that a stream goes on with: as l5_ring_next(), and empty ones are
- * behind it.
+ * The record that a stream goes on with: as l5_ring_next(), but empty records
+ * are skipped.
  */
 static int l5_ring_payload(struct l5_sock *l5)
 {
@@ -257,11 +213,11 @@ static int l5_ring_payload(struct l5_sock *l5)
 		skipped = true;
 	}
 	if (skipped)
-		l5_ring_freed(l5);
+		l5_link_freed(l5);
 	return ret < 0 ? -EPROTO : ret;
 }
 
-/* May what was read be what nobody ever sent? See l5_map_revoke(). */
+/* May bytes that were read be ones never sent? See l5_map_revoke(). */
 static bool l5_ring_spoilt(const struct l5_end *own)
 {
 	/* AB, pairs with AC: the bytes, then whether they are to be trusted */
@@ -271,14 +227,14 @@ static bool l5_ring_spoilt(const struct l5_end *own)
 
 /**
  * l5_ring_read() - take bytes out of the ring
- * @l5: a socket in state L5_SHM, its rx_lock held
+ * @l5: a socket in state L5_RINGS, its rx_lock held
  * @to: where they go
  * @len: how many at most
  * @discard: do not copy, only count
  *
  * Context: may sleep.
  * Return: bytes taken, -EAGAIN if the ring is empty, -EFAULT, -EPROTO,
- * -ECONNRESET if what is there was revoked.
+ * -ECONNRESET if the connection was revoked.
  */
 ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		     bool discard)
@@ -311,9 +267,8 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		}
 		freed += l5_cons_take(c, own->ctrl, n);
 		done += n;
-		/* a big read is not to keep the writer waiting */
-		if (freed >= ring->size / 2) {
-			l5_ring_freed(l5);
+		if (l5_room_tell(freed, ring->size)) {
+			l5_link_freed(l5);
 			freed = 0;
 			/* records may be as small as the peer likes */
 			cond_resched();
@@ -324,7 +279,7 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 			break;
 	}
 	if (freed)
-		l5_ring_freed(l5);
+		l5_link_freed(l5);
 	if (done) {
 		own->rx_bytes += done;
 		l5_store(&own->ctrl->rx_bytes,
@@ -337,24 +292,15 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 	return err ? 0 : -EAGAIN;
 }
 
-/*
- * Walk over published records without taking them: the walk is a copy of the
- * cursors and cannot pass the ring's size, whatever the headers say.
- */
+/* The next record of a walk that takes none: as l5_ring_next(). */
 static int l5_ring_walk(struct l5_end *ring, struct l5_cons *c, u64 start)
 {
-	c->head += l5_rec_size(c->len);
-	c->off = 0;
-	c->len = 0;
-	c->have = 0;
-	if (c->head - start >= c->size)
-		return 0;
-	return l5_ring_next(ring, c);
+	return l5_chain_step(c, start) ? l5_ring_next(ring, c) : 0;
 }
 
 /**
  * l5_ring_peek() - copy bytes and leave them in the ring
- * @l5: a socket in state L5_SHM, its rx_lock held
+ * @l5: a socket in state L5_RINGS, its rx_lock held
  * @to: where they go
  * @skip: bytes to leave out at the start
  * @len: how many at most
@@ -373,7 +319,7 @@ ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 	int err;
 
 	lockdep_assert_held(&l5->rx_lock);
-	/* validate in place, so that what was seen here is what is read */
+	/* validate in place, so that a read gets what was seen here */
 	err = l5_ring_payload(l5);
 	walk = *c;
 	for (; err > 0; err = l5_ring_walk(ring, &walk, start)) {
@@ -412,11 +358,11 @@ ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 
 /**
  * l5_ring_count() - unread payload bytes in a ring
- * @l5: a socket in state L5_SHM
- * @end: whose ring
+ * @l5: a socket in state L5_RINGS
+ * @end: the end that writes the ring
  * @enough: stop counting there
  *
- * A snapshot: without that direction's lock it may be of a moving thing.
+ * A snapshot: without that direction's lock the cursors may move meanwhile.
  *
  * Context: process, may sleep.
  */
@@ -441,15 +387,17 @@ size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough)
 }
 
 /**
- * l5_ring_holds() - is there so much to read, or anything to complain about?
- * @l5: a socket in state L5_SHM
+ * l5_ring_holds() - are there so many bytes to read, or anything to complain
+ *	of?
+ * @l5: a socket in state L5_RINGS
  * @n: bytes, at least 1
  *
- * Without the lock, whose holder may be in a page fault for as long as somebody
- * likes. A receiver that takes bytes meanwhile moves the cursors: then what was
- * counted may have been anything, and it is counted again. If that goes on, or
- * the receiver stands between its two stores, there is something, and whoever
- * comes to take it will see: true means no more than that it is worth trying.
+ * Without the lock: its holder may be in a page fault for as long as a process
+ * likes. A receiver that takes bytes meanwhile moves the cursors: then the
+ * count may be of anything, and the bytes are counted again. If that goes on,
+ * or the receiver stands between its two stores, there is something to read,
+ * and the receiver that comes to take it will see how much: true means no more
+ * than that it is worth trying.
  *
  * Context: process, may sleep.
  */
@@ -465,13 +413,14 @@ bool l5_ring_holds(struct l5_sock *l5, size_t n)
 			return false;
 		pos = l5_load(&ctrl->rx_pos);
 		/*
-		 * AD, pairs with C: what was written over what a receiver left
-		 * is seen after the cursors that it left it by
+		 * AD, pairs with C: a receiver leaves a place by moving the
+		 * cursors; what is then written to that place is seen after
+		 * these cursors
 		 */
 		smp_rmb();
 		head = l5_load(&ctrl->rx_head);
 		sum = l5_ring_count(l5, !l5->end, n);
-		/* AD, likewise */
+		/* AD, pairs with C */
 		smp_rmb();
 		if (l5_load(&ctrl->rx_pos) == pos &&
 		    l5_load(&ctrl->rx_head) == head)
@@ -481,12 +430,12 @@ bool l5_ring_holds(struct l5_sock *l5, size_t n)
 }
 
 /**
- * l5_ring_seen() - where the chain of unread records ends at present
+ * l5_ring_seen() - the position where the chain of unread records ends now
  * @l5: a socket that reads from a ring
- * @from: what this said before, 0 at first
+ * @from: what this function returned before, 0 at first
  *
  * Context: any, no lock.
- * Return: a position from which on nothing was seen.
+ * Return: a position from which on no record was seen.
  */
 u64 l5_ring_seen(struct l5_sock *l5, u64 from)
 {
@@ -497,9 +446,7 @@ u64 l5_ring_seen(struct l5_sock *l5, u64 from)
 	if (l5_cons_load(&walk, l5_own(l5)->ctrl) < 0)
 		return from;
 	start = walk.head;
-	/* a header's place stays one until it is read */
-	if (from - start <= ring->size)
-		walk.head = from;
+	walk.head = l5_chain_from(from, start, ring->size);
 	walk.off = 0;
 	if (l5_ring_next(ring, &walk) > 0)
 		while (l5_ring_walk(ring, &walk, start) > 0)
@@ -509,7 +456,7 @@ u64 l5_ring_seen(struct l5_sock *l5, u64 from)
 
 /**
  * l5_ring_readable() - is there anything to read, or to complain about?
- * @l5: a socket in state L5_SHM
+ * @l5: a socket in state L5_RINGS
  *
  * Context: any, no lock.
  */
@@ -528,7 +475,7 @@ bool l5_ring_readable(struct l5_sock *l5)
 
 /**
  * l5_ring_writable() - is it worth while to write?
- * @l5: a socket in state L5_SHM
+ * @l5: a socket in state L5_RINGS
  *
  * Context: any, no lock.
  */
@@ -540,9 +487,8 @@ bool l5_ring_writable(struct l5_sock *l5)
 
 	if (starved && head >> PAGE_SHIFT < starved)
 		return false;
-	/* who took a record may be ahead of the tail of who published it */
-	return (s64)(l5_load(&own->ctrl->tx_tail) - head) <=
-	       (s64)l5_ring_extent(l5) / 2;
+	return l5_room_worth(l5_load(&own->ctrl->tx_tail), head,
+			     l5_ring_extent(l5));
 }
 
 /**
@@ -550,7 +496,8 @@ bool l5_ring_writable(struct l5_sock *l5)
  * @conn: a connection that is paired
  * @end: the end
  *
- * By what the ends say, hence a hint, but never more than the ring has.
+ * It follows from what the ends say, so it is a hint, but never more than the
+ * ring has.
  */
 u32 l5_ring_used(struct l5_conn *conn, int end)
 {
@@ -558,4 +505,21 @@ u32 l5_ring_used(struct l5_conn *conn, int end)
 		   l5_load(&conn->end[!end].ctrl->rx_head);
 
 	return clamp_t(s64, used, 0, conn->end[end].size);
+}
+
+/**
+ * l5_send_unread() - has a peer that closed left something unread?
+ * @l5: a socket in state L5_RINGS that has just published
+ *
+ * If so the peer is asked for its reset. Bytes that it read before it closed
+ * are no loss.
+ *
+ * Context: may sleep.
+ */
+void l5_send_unread(struct l5_sock *l5)
+{
+	/* M, see l5_ring_write() */
+	if (test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
+	    l5_ring_used(l5->conn, l5->end))
+		l5_send_to_closed(l5);
 }

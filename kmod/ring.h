@@ -1,28 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What conn.c, pages.c, ring.c and lock.c have for each other alone. */
+/* Bytes in and out of rings. */
 #ifndef L5_KMOD_RING_H
 #define L5_KMOD_RING_H
 
 #include "l5.h"
 
-/* Pages of a ring that a connection is sure of. */
-#define L5_GRANT	2
-
-/* acct.c */
-bool l5_reserve(const struct l5_payer *p, long pages);
-void l5_unreserve(const struct l5_payer *p, long pages);
-struct page *l5_page_alloc(const struct l5_payer *p, bool hard);
-void l5_page_free(const struct l5_payer *p, struct page *page);
-
-/* conn.c */
-void l5_bell(struct l5_end *e, u32 *wait, bool room);
-
-/* pages.c */
-struct page *l5_ring_page(struct l5_end *e, u64 pos);
-u64 *l5_ring_slot(struct l5_end *e, u64 pos);
-int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len);
-
-/* ring.c */
-void l5_ring_freed(struct l5_sock *l5);
+ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from);
+ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
+		     bool discard);
+ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
+		     size_t len, bool discard);
+size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough);
+bool l5_ring_holds(struct l5_sock *l5, size_t n);
+u64 l5_ring_seen(struct l5_sock *l5, u64 from);
+u32 l5_ring_used(struct l5_conn *conn, int end);
+u32 l5_ring_extent(const struct l5_sock *l5);
+bool l5_ring_readable(struct l5_sock *l5);
+bool l5_ring_writable(struct l5_sock *l5);
+void l5_ring_owed(struct l5_sock *l5);
+void l5_ring_violation(struct l5_sock *l5);
+void l5_send_unread(struct l5_sock *l5);
 
 #endif /* L5_KMOD_RING_H */

@@ -2,31 +2,34 @@
 /*
  * AF_L5: splice() and sendfile().
  *
- * What TCP carries, and will carry, is spliced by TCP, which knows of urgent
- * data and need not copy. Else the bytes are received as by recvmsg(): the
- * pages of a ring stay the ring's.
+ * If TCP carries the bytes, and will carry them, they are spliced by TCP, which
+ * knows of urgent data and need not copy. Else the bytes are received as by
+ * recvmsg(): the pages of a ring stay the ring's.
  */
 #include <linux/fs.h>
 #include <linux/pipe_fs_i.h>
 #include <linux/splice.h>
 #include <linux/uio.h>
 
-#include "l5.h"
+#include "bootstrap.h"
+#include "io.h"
+#include "splice.h"
+#include "transport.h"
 
 /*
- * Is a socket's stream TCP's for good? Once it is connected: who may wait for
- * that does so.
+ * Is a socket's stream TCP's for good? That is known once it is connected: a
+ * caller that may wait for that does so.
  *
- * Return: 1, 0, or an error of such a wait.
+ * Return: 1, 0, or an error of that wait.
  */
 static int l5_splice_base(struct l5_sock *l5, bool nonblock)
 {
 	int err;
 
-	if (l5->proto == L5PROTO_UNIX)
+	if (l5->bops->whole)
 		return 0;
 	err = l5_wait_carrier(l5, sock_rcvtimeo(&l5->sk, nonblock));
-	return err ?: !l5_rx_rings(l5) && !l5_may_move(l5);
+	return err ?: !l5_rx_rings(l5) && !l5_remote_may_move(l5);
 }
 
 #if L5_OLD_SPLICE
@@ -37,7 +40,7 @@ ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
 	struct l5_sock *l5 = l5_sk(sock->sk);
 
 	/* the bootstrap can do without a copy, a ring cannot */
-	if (l5_state(l5) == L5_BASE && !l5_may_move(l5) &&
+	if (l5_state(l5) == L5_BASE && !l5_remote_may_move(l5) &&
 	    l5->boot->ops->sendpage)
 		return l5->boot->ops->sendpage(l5->boot, page, offset, size,
 					       flags);
@@ -50,7 +53,7 @@ ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
  * l5_splice_eof() - a file that was being sent has ended before its time
  * @sock: the socket
  *
- * Bytes that were kept for more are to go. A ring keeps none.
+ * Bytes that TCP keeps until more come are to go now. A ring keeps none.
  */
 void l5_splice_eof(struct socket *sock)
 {
@@ -71,8 +74,9 @@ static void l5_splice_release(struct splice_pipe_desc *spd, unsigned int i)
 }
 
 /*
- * Receive into fresh pages, and put them into the pipe. What newer kernels have
- * for that knows nothing of SPLICE_F_NONBLOCK, which AF_UNIX obeys.
+ * Receive into fresh pages, and put them into the pipe. The function that newer
+ * kernels have for that knows nothing of SPLICE_F_NONBLOCK, which AF_UNIX
+ * obeys.
  */
 static ssize_t l5_splice_copy(struct socket *sock, loff_t *ppos,
 			      struct pipe_inode_info *pipe, size_t len,
@@ -97,7 +101,7 @@ static ssize_t l5_splice_copy(struct socket *sock, loff_t *ppos,
 
 	if (used >= pipe->max_usage)
 		return -EAGAIN;
-	if (l5->proto == L5PROTO_UNIX && flags & SPLICE_F_NONBLOCK)
+	if (l5->bops->whole && flags & SPLICE_F_NONBLOCK)
 		nonblock = MSG_DONTWAIT;
 	n = min3((size_t)(pipe->max_usage - used), (size_t)L5_SPLICE_PAGES,
 		 DIV_ROUND_UP(len, PAGE_SIZE));
@@ -127,7 +131,7 @@ static ssize_t l5_splice_copy(struct socket *sock, loff_t *ppos,
  * l5_splice_read() - move bytes from a socket into a pipe
  * @sock: the socket
  * @ppos: not used
- * @pipe: the pipe, locked by the caller, which has seen room
+ * @pipe: the pipe, locked by the caller, which has seen room in it
  * @len: how many at most
  * @flags: SPLICE_F_*, which say nothing about a TCP socket
  *

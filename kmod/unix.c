@@ -1,35 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * AF_L5: what is AF_UNIX's alone: descriptors that arrive at a bootstrap, and
- * which listener a client has reached.
+ * AF_L5: the parts that AF_UNIX alone has: descriptors that arrive at a
+ * bootstrap, and finding the listener that a client has reached.
  *
- * A file that lies in a socket's queue may keep that very socket: its own
- * descriptor was sent to it, or to one that was sent to it. AF_UNIX collects
- * such cycles among the sockets that it knows. It does not know which file owns
- * a bootstrap, so a cycle through AF_L5 would be for ever: memory that nobody
- * is charged for any more, and a module that nobody can unload.
+ * A file that lies in a socket's queue may keep that very socket: the socket's
+ * own descriptor was sent to it, or to another that was sent to it. AF_UNIX
+ * collects such cycles among the sockets that it knows. It does not know which
+ * file owns a bootstrap, so a cycle through AF_L5 would last for ever: memory
+ * that no user is charged for any more, and a module that cannot be unloaded.
  *
- * So there are none. An AF_L5 file keeps its bootstrap and what lies in the
- * queue of that (of a listener: in the queues of those that wait for accept()),
- * and no other file. What may lie there is what keeps no file in turn: see
- * l5_unix_harmless(). A path of references that begins at an AF_L5 file
- * therefore ends after one step and leads back to none. Where an AF_L5 file
- * itself lies does not matter then; a plain AF_UNIX socket may hold it, and two
- * plain ones may hold each other beside it, which AF_UNIX sees and collects.
+ * So there are none. An AF_L5 file keeps its bootstrap and the files in the
+ * bootstrap's queue (of a listener: in the queues of the sockets that wait for
+ * accept()), and no other file. A file may lie there only if it keeps no file
+ * in turn: see l5_unix_harmless(). A path of references that begins at an AF_L5
+ * file therefore ends after one step and leads back to no AF_L5 file. Where an
+ * AF_L5 file itself lies does not matter then; a plain AF_UNIX socket may hold
+ * it, and two plain ones may hold each other beside it, which AF_UNIX sees and
+ * collects.
  *
- * What else comes is taken out of the message on its arrival, with what came
- * beside it. The bytes stay, and their receiver is told by MSG_CTRUNC.
- * Nothing else could do it: the peer may be a plain AF_UNIX socket, whose
- * sendmsg() is the kernel's alone. That calls sk_data_ready of the receiver
- * right after it queued a message, in the sender's context and without a lock.
- * This hook sits on the bootstrap of every AF_L5 socket from its creation, and
- * on what waits for accept() from the connect() that made it.
+ * Any other descriptor is taken out of the message on its arrival, with those
+ * that came beside it. The bytes stay, and their receiver is told by
+ * MSG_CTRUNC. There is no other way: the peer may be a plain AF_UNIX socket,
+ * whose sendmsg() is the kernel's alone. That sendmsg() calls sk_data_ready of
+ * the receiver right after it queued a message, in the sender's context and
+ * without a lock. This hook sits on the bootstrap of every AF_L5 socket from
+ * its creation, and on each socket that waits for accept() from the connect()
+ * that made it.
  *
- * To take something out of a queued message is up to who holds the receiver's
- * iolock, as for a receiver. Its holder may be asleep for as long as it likes
- * (a receiver whose buffer faults), and a sender is not to wait for it. Then a
- * work item tries again and again. Nothing stays for good: who holds the lock
- * is a task that lives, in a system call on one of the two sockets.
+ * A descriptor is taken out of a queued message under the receiver's iolock, as
+ * a receiver would do it. The holder of that lock may be asleep for as long as
+ * it likes (a receiver whose buffer faults), and a sender is not to wait for
+ * it. Then a work item tries again and again. Nothing stays for good: the
+ * holder of the lock is a task that lives, in a system call on one of the two
+ * sockets.
  *
  * Locks, outer to inner: iolock, AF_UNIX's state lock, queue lock. None of ours
  * is held with them but l5_late_lock, which is a leaf.
@@ -43,18 +46,21 @@
 #include <net/af_unix.h>
 #include <net/scm.h>
 
-#include "l5.h"
+#include "bootstrap.h"
+#include "rendezvous.h"
+#include "ring.h"
+#include "unix.h"
 
 /* How long until the next try for an iolock. */
 #define L5_LATE_DELAY	(HZ / 10)
 
 /*
  * What has been done about a queued message, in its mark, which AF_UNIX does
- * not use. Once one is L5_SEEN or more, so are all before it.
+ * not use. Once a message is L5_SEEN or more, so are all before it.
  */
 enum l5_seen {
 	L5_UNSEEN,
-	L5_LATE,	/* its socket is in the list of those to try again */
+	L5_LATE,	/* its socket is in the list of sockets to try again */
 	L5_SEEN,
 	L5_TAKEN,	/* seen, and its descriptors are gone */
 };
@@ -73,7 +79,7 @@ static DECLARE_DELAYED_WORK(l5_late_work, l5_unix_work);
 
 /*
  * AF_UNIX listeners, of all namespaces, by the address object that each shares
- * with its children and with nobody else.
+ * with its children and with no other socket.
  */
 static const struct rhashtable_params l5_listeners_params = {
 	.key_len		= sizeof_field(struct l5_sock, unix_addr),
@@ -84,24 +90,25 @@ static const struct rhashtable_params l5_listeners_params = {
 
 static struct rhashtable l5_listeners;
 
-/* What sk_data_ready was before; the same function for all of them. */
+/* The sk_data_ready of AF_UNIX; the same function for all sockets. */
 static void (*l5_unix_wakeup)(struct sock *sk);
 
 static void l5_unix_data_ready(struct sock *sk);
 
-/* Is @sk, a bootstrap or not, guarded as those of AF_L5 are? */
+/* Is @sk, a bootstrap or not, guarded as the bootstraps of AF_L5 are? */
 static bool l5_unix_guarded(const struct sock *sk)
 {
 	return READ_ONCE(sk->sk_data_ready) == l5_unix_data_ready;
 }
 
 /*
- * May a file lie in the queue of a bootstrap? Not if it may keep other files: a
- * socket of AF_UNIX, or of AF_L5 over it, by its queue; of the other families
- * TCP's and their like are known to keep none. An io_uring, which keeps what is
- * registered with it, the kernel itself refuses to send. Of what is no socket,
- * an epoll keeps nothing that it watches, and no other file that a user can
- * make without privilege keeps one. The answer for a file never changes.
+ * May a file lie in the queue of a bootstrap? Not if it may keep other files. A
+ * socket of AF_UNIX, or of AF_L5 over it, may do so by its queue; of the other
+ * families, TCP's sockets and the like are known to keep none. An io_uring
+ * keeps the files registered with it, but the kernel itself refuses to send
+ * one. Of the files that are no sockets, an epoll does not keep the files that
+ * it watches, and no other kind that a user can make without privilege keeps a
+ * file. The answer for a file never changes.
  */
 static bool l5_unix_harmless(struct file *file)
 {
@@ -114,7 +121,7 @@ static bool l5_unix_harmless(struct file *file)
 	if (!ops || !sock->sk)
 		return false;
 	if (ops->owner == THIS_MODULE)
-		return l5_sk(sock->sk)->proto != L5PROTO_UNIX;
+		return l5_sk(sock->sk)->bops != &l5_unix_boot;
 	return ops->family == PF_INET || ops->family == PF_INET6;
 }
 
@@ -129,9 +136,9 @@ static bool l5_unix_harmless_all(const struct scm_fp_list *fp)
 }
 
 /*
- * Take all descriptors out of a queued message. They go with an empty one, from
- * the same sender, that AF_UNIX's own destructor ends: it undoes what AF_UNIX
- * counted. False without memory.
+ * Take all descriptors out of a queued message. They go with an empty message
+ * from the same sender, which AF_UNIX's own destructor ends: that undoes what
+ * AF_UNIX counted. False without memory.
  */
 static bool l5_unix_take(struct sock *sk, struct sk_buff *skb)
 {
@@ -181,14 +188,15 @@ static int l5_unix_look_some(struct sock *sk)
 }
 
 /*
- * Look at all messages that nobody has looked at.
+ * Look at all messages that have not been looked at.
  *
  * Messages come under the state lock, and go under the iolock or once the
- * socket is dead; what is seen here under both stays. A dead one's queue is
- * being emptied. The descriptors go under the state lock, too: a listener waits
- * for it before it is gone, and what AF_UNIX counted for a socket that waits
- * for accept() leads it to the listener. Softirqs are off lest what is freed
- * there sleeps: vfree() leaves it to others then.
+ * socket is dead; a message that is seen here under both locks stays. The queue
+ * of a dead socket is being emptied. The descriptors go under the state lock,
+ * too: the count for a socket that waits for accept() leads AF_UNIX to the
+ * listener, and a listener waits for that lock before it is gone. Softirqs are
+ * off so that nothing freed here sleeps: vfree() then leaves its work to
+ * another task.
  */
 static int l5_unix_look(struct sock *sk)
 {
@@ -206,9 +214,9 @@ static int l5_unix_look(struct sock *sk)
 }
 
 /*
- * Are there messages with descriptors that nobody will look at? True for who is
- * to put the socket into the list of those to try again: once until it has been
- * looked at, so that a socket is hardly ever there twice.
+ * Are there messages with descriptors that no task will look at? True if the
+ * caller is to put the socket into the list of sockets to try again: once until
+ * the socket has been looked at, so that it is hardly ever there twice.
  */
 static bool l5_unix_note_late(struct sock *sk)
 {
@@ -221,7 +229,7 @@ static bool l5_unix_note_late(struct sock *sk)
 		listed = skb->mark == L5_LATE;
 		if (skb->mark != L5_UNSEEN)
 			break;
-		/* a receiver may take them this moment */
+		/* a receiver may take the descriptors this moment */
 		if (READ_ONCE(UNIXCB(skb).fp))
 			fds = true;
 	}
@@ -240,8 +248,8 @@ static void l5_unix_late(struct sock *sk)
 	struct l5_late *late;
 
 	/*
-	 * This may sleep, which l5_unix_exit() does not wait for. A module that
-	 * goes has no sockets, so this one is dead.
+	 * This may sleep, and l5_unix_exit() does not wait for a sleep. A
+	 * module that goes has no sockets, so this socket is dead.
 	 */
 	if (!try_module_get(THIS_MODULE))
 		return;
@@ -294,20 +302,21 @@ static void l5_unix_work(struct work_struct *work)
 
 static void l5_unix_arrived(struct sock *sk)
 {
-	/* what a receiver was faster to take lies in no queue */
+	/* descriptors that a receiver was faster to take lie in no queue */
 	if (!atomic_read(&unix_sk(sk)->scm_stat.nr_fds))
 		return;
 	if (!l5_unix_try(sk) && l5_unix_note_late(sk))
 		l5_unix_late(sk);
 }
 
-/* What came before @sk was guarded. */
+/* Look at the messages that came before @sk was guarded. */
 static void l5_unix_arrived_before(struct sock *sk)
 {
 	/*
-	 * Under this lock sendmsg() counted the message, and after it read
-	 * sk_data_ready. Who has it first is seen by who has it second: the
-	 * message here, or there that the socket is guarded.
+	 * Under this lock sendmsg() counted the message, and after that it read
+	 * sk_data_ready. The second holder of the lock sees what the first did:
+	 * either the message is seen here, or sendmsg() sees that the socket is
+	 * guarded.
 	 */
 	unix_state_lock(sk);
 	unix_state_unlock(sk);
@@ -315,8 +324,8 @@ static void l5_unix_arrived_before(struct sock *sk)
 }
 
 /*
- * Guard the oldest socket in a listener's queue that is not yet; those before
- * it are. Returns it with a reference, or NULL.
+ * Guard the oldest socket in a listener's queue that is not guarded yet; those
+ * before it are. Returns the socket with a reference, or NULL.
  */
 static struct sock *l5_unix_guard_one(struct sock *listener)
 {
@@ -325,7 +334,7 @@ static struct sock *l5_unix_guard_one(struct sock *listener)
 	struct sk_buff *skb;
 
 	spin_lock(&queue->lock);
-	/* unless it closes: see l5_unix_release() */
+	/* unless the listener closes: see l5_unix_release() */
 	if (l5_unix_guarded(listener))
 		skb_queue_reverse_walk(queue, skb) {
 			if (l5_unix_guarded(skb->sk))
@@ -351,9 +360,10 @@ static void l5_unix_guard(struct sock *listener)
 }
 
 /*
- * sk_data_ready of a bootstrap, and of what waits for accept(): called by who
- * sent to it or connected to it. It does not sleep, but see l5_unix_late():
- * whoever is about to call it keeps no reference to the module.
+ * sk_data_ready of a bootstrap, and of a socket that waits for accept(): called
+ * by a task that sent to it or connected to it. It does not sleep, but see
+ * l5_unix_late(): a task that is about to call it keeps no reference to the
+ * module.
  */
 static void l5_unix_data_ready(struct sock *sk)
 {
@@ -364,7 +374,7 @@ static void l5_unix_data_ready(struct sock *sk)
 	l5_unix_wakeup(sk);
 }
 
-/* Messages without their descriptors of which nothing was received yet. */
+/* Count messages that lost descriptors, and of which nothing was received. */
 static unsigned int l5_unix_count_taken(struct sock *bsk)
 {
 	struct sk_buff *skb;
@@ -380,12 +390,12 @@ static unsigned int l5_unix_count_taken(struct sock *bsk)
 
 /**
  * l5_unix_received() - tell a receiver if descriptors were taken from it
- * @l5: the socket that something was received from
- * @msg: what was received; gets MSG_CTRUNC
+ * @l5: the socket that a message was received from
+ * @msg: the message; gets MSG_CTRUNC
  *
- * Of several receivers at a time one is told. A peek is not.
+ * Of several receivers at a time one is told. A peek is not told.
  */
-void l5_unix_received(struct l5_sock *l5, struct msghdr *msg)
+static void l5_unix_received(struct l5_sock *l5, struct msghdr *msg)
 {
 	struct sock *bsk = l5->boot->sk;
 	unsigned int left;
@@ -403,20 +413,22 @@ void l5_unix_received(struct l5_sock *l5, struct msghdr *msg)
 
 /**
  * l5_unix_attach() - a socket has become the bootstrap of an AF_L5 socket
- * @l5: the AF_L5 socket, not in anyone's hands yet
+ * @l5: the AF_L5 socket, which no program has yet
  *
  * Context: process, no locks held.
  */
-void l5_unix_attach(struct l5_sock *l5)
+static void l5_unix_attach(struct l5_sock *l5)
 {
 	struct sock *bsk = l5->boot->sk;
 
+	/* AppArmor (since 6.17) asks the owner for its peer, under this lock */
+	spin_lock_init(&l5->un.lock);
 	unix_state_lock(bsk);
 	WRITE_ONCE(l5->taken, l5_unix_count_taken(bsk));
 	unix_state_unlock(bsk);
 	if (!READ_ONCE(l5_unix_wakeup))
 		WRITE_ONCE(l5_unix_wakeup, bsk->sk_data_ready);
-	/* privileged BPF may have put its own there: it stays */
+	/* privileged BPF may have put a function of its own there: it stays */
 	if (READ_ONCE(bsk->sk_data_ready) == l5_unix_wakeup)
 		WRITE_ONCE(bsk->sk_data_ready, l5_unix_data_ready);
 	l5_unix_arrived_before(bsk);
@@ -428,17 +440,14 @@ static void l5_unix_unguard(struct sock *sk)
 		WRITE_ONCE(sk->sk_data_ready, l5_unix_wakeup);
 }
 
-/**
- * l5_unix_release() - a bootstrap is about to end: nothing of ours stays on it
- * @bsk: an AF_UNIX socket, a listener or not
- *
- * What waits for accept() ends with the listener, but its memory with the
- * client. What arrives from here on is freed with the queue.
- *
- * Context: process, no locks held.
+/*
+ * A bootstrap is about to end: nothing of ours stays on it. A socket that waits
+ * for accept() ends with the listener, but its memory goes with the client.
+ * Messages that arrive from here on are freed with the queue.
  */
-void l5_unix_release(struct sock *bsk)
+static void l5_unix_release(struct l5_sock *l5)
 {
+	struct sock *bsk = l5->boot->sk;
 	struct sk_buff_head *queue = &bsk->sk_receive_queue;
 	struct sk_buff *skb;
 
@@ -453,13 +462,13 @@ void l5_unix_release(struct sock *bsk)
 
 /**
  * l5_unix_listen() - clients are to find a listener
- * @l5: whose bootstrap is about to listen
+ * @l5: the socket, whose bootstrap is about to listen
  *
- * Without memory for that it is an ordinary listener.
+ * Without memory for that the socket is an ordinary listener.
  *
  * Context: l5_sock.lock held; may sleep.
  */
-void l5_unix_listen(struct l5_sock *l5)
+static void l5_unix_listen(struct l5_sock *l5)
 {
 	lockdep_assert_held(&l5->lock);
 	if (l5->unix_addr)
@@ -476,12 +485,12 @@ void l5_unix_listen(struct l5_sock *l5)
 }
 
 /**
- * l5_unix_unlisten() - clients are to find it no more
- * @l5: a listener, or one that failed to be
+ * l5_unix_unlisten() - clients are to find a listener no more
+ * @l5: a listener, or a socket that failed to become one
  *
- * Who has found it may still use it, under RCU.
+ * A client that has found it may still use it, under RCU.
  */
-void l5_unix_unlisten(struct l5_sock *l5)
+static void l5_unix_unlisten(struct l5_sock *l5)
 {
 	if (!l5->unix_addr)
 		return;
@@ -491,15 +500,15 @@ void l5_unix_unlisten(struct l5_sock *l5)
 }
 
 /**
- * l5_unix_listener() - whose child is a socket?
+ * l5_unix_listener() - find the listener that a socket is a child of
  * @child: an AF_UNIX socket, accepted or not yet
  *
- * The time this takes does not depend on how many listeners there are, of this
+ * The time that this takes does not depend on the number of listeners, of this
  * user or of others.
  *
  * Context: RCU. Return: the AF_L5 listener, which may be closing, or NULL.
  */
-struct l5_sock *l5_unix_listener(const struct sock *child)
+static struct l5_sock *l5_unix_listener(const struct sock *child)
 {
 	const void *addr = smp_load_acquire(&unix_sk(child)->addr);
 
@@ -508,19 +517,34 @@ struct l5_sock *l5_unix_listener(const struct sock *child)
 	return rhashtable_lookup(&l5_listeners, &addr, l5_listeners_params);
 }
 
+/* A client has connected: pair it, if it has reached a listener of ours. */
+static void l5_unix_connected(struct l5_sock *l5)
+{
+	struct sock *child = unix_peer_get(l5->boot->sk);
+	struct l5_sock *listener;
+
+	/* a listener that ends meanwhile is there, and says that it closes */
+	rcu_read_lock();
+	listener = child ? l5_unix_listener(child) : NULL;
+	l5_rdv_unix_connected(l5, listener, child);
+	rcu_read_unlock();
+	if (child)
+		sock_put(child);
+}
+
 /**
- * l5_unix_send_check() - say early which descriptors a send cannot carry
+ * l5_unix_pass_check() - say early which descriptors a send cannot carry
  * @l5: the sender
  * @msg: what it sends, its control messages in kernel memory
  *
- * A courtesy to honest programs, which learn it from an error. The numbers may
- * stand for other files when AF_UNIX looks them up again; what is queued is
- * judged by l5_unix_data_ready().
+ * A courtesy to honest programs: they learn of it by an error. The numbers may
+ * stand for other files when AF_UNIX looks them up again; the files that are
+ * queued are judged by l5_unix_data_ready().
  *
- * Return: 0, -EINVAL of a malformed list, -EOPNOTSUPP if the peer is AF_L5 and
- * would not get one of the descriptors.
+ * Return: 0, -EINVAL if the list is malformed, -EOPNOTSUPP if the peer is AF_L5
+ * and would not get one of the descriptors.
  */
-int l5_unix_send_check(struct l5_sock *l5, struct msghdr *msg)
+static int l5_unix_pass_check(struct l5_sock *l5, struct msghdr *msg)
 {
 	struct sock *peer = unix_peer_get(l5->boot->sk);
 	struct cmsghdr *cmsg;
@@ -554,8 +578,116 @@ int l5_unix_send_check(struct l5_sock *l5, struct msghdr *msg)
 	return 0;
 }
 
+/* A listener that is being released is found by no client any more. */
+static void l5_unix_closing(struct l5_sock *l5)
+{
+	if (l5_state(l5) == L5_LISTEN)
+		l5_unix_unlisten(l5);
+}
+
+/*
+ * Reset the peer as AF_UNIX does for bytes left in its own queue. As there, the
+ * error is never to be seen without the end. Waking is left to AF_UNIX.
+ */
+static void l5_unix_reset(struct l5_sock *l5)
+{
+	struct sock *peer = unix_peer_get(l5->boot->sk);
+
+	if (peer) {
+		unix_state_lock(peer);
+		WRITE_ONCE(peer->sk_shutdown, SHUTDOWN_MASK);
+		WRITE_ONCE(peer->sk_err, ECONNRESET);
+		unix_state_unlock(peer);
+		sock_put(peer);
+	}
+}
+
+static bool l5_unix_accept_empty(const struct l5_sock *l5)
+{
+	const struct sock *bsk = l5->boot->sk;
+
+	return skb_queue_empty_lockless(&bsk->sk_receive_queue) &&
+	       !READ_ONCE(bsk->sk_shutdown) && !READ_ONCE(bsk->sk_err);
+}
+
+/* Credentials come with AF_UNIX's own messages. */
+static enum l5_reason l5_unix_why_not(const struct l5_sock *l5)
+{
+	return l5_pass_sender(l5->boot) ? L5_REASON_OPTION : L5_REASON_NONE;
+}
+
+/* Neither credentials nor descriptors travel in a ring. */
+static int l5_unix_send_check(struct l5_sock *l5, struct msghdr *msg)
+{
+	if (msg->msg_namelen)
+		return -EISCONN;
+	return msg->msg_controllen ? -EOPNOTSUPP : 0;
+}
+
+/* Bytes that the peer has not read; TCP counts what its kernel has not got. */
+static size_t l5_unix_outq(struct l5_sock *l5)
+{
+	return l5_ring_count(l5, l5->end, INT_MAX);
+}
+
+static void l5_unix_opts_push(struct l5_sock *l5)
+{
+	l5_pass_copy(l5->boot, l5->sk.sk_socket);
+}
+
+static void l5_unix_opts_inherit(struct l5_sock *l5)
+{
+	l5_pass_copy(l5->sk.sk_socket, l5->boot);
+}
+
+/* The credentials of the peer, as they were when it connected. */
+static void l5_unix_opts_pull(struct l5_sock *l5)
+{
+	struct sock *sk = &l5->sk, *bsk = l5->boot->sk;
+	const struct cred *cred, *old;
+	struct pid *pid, *old_pid;
+
+	spin_lock(&bsk->sk_peer_lock);
+	pid = get_pid(bsk->sk_peer_pid);
+	cred = bsk->sk_peer_cred ? get_cred(bsk->sk_peer_cred) : NULL;
+	spin_unlock(&bsk->sk_peer_lock);
+
+	spin_lock(&sk->sk_peer_lock);
+	old_pid = sk->sk_peer_pid;
+	old = sk->sk_peer_cred;
+	sk->sk_peer_pid = pid;
+	sk->sk_peer_cred = cred;
+	spin_unlock(&sk->sk_peer_lock);
+	put_pid(old_pid);
+	put_cred(old);
+}
+
+const struct l5_boot_ops l5_unix_boot = {
+	.name		= "unix",
+	.family		= AF_UNIX,
+	.whole		= true,
+	.why_not	= l5_unix_why_not,
+	.attach		= l5_unix_attach,
+	.listen		= l5_unix_listen,
+	.unlisten	= l5_unix_unlisten,
+	.closing	= l5_unix_closing,
+	.release	= l5_unix_release,
+	.reset		= l5_unix_reset,
+	.connecting	= l5_rdv_unix_open,
+	.connected	= l5_unix_connected,
+	.accept_empty	= l5_unix_accept_empty,
+	.accept		= l5_rdv_unix_accept,
+	.send_check	= l5_unix_send_check,
+	.pass_check	= l5_unix_pass_check,
+	.received	= l5_unix_received,
+	.outq		= l5_unix_outq,
+	.opts_push	= l5_unix_opts_push,
+	.opts_pull	= l5_unix_opts_pull,
+	.opts_inherit	= l5_unix_opts_inherit,
+};
+
 /**
- * l5_unix_init() - before the first socket
+ * l5_unix_init() - called before the first socket is made
  *
  * Return: 0 or -errno.
  */
@@ -567,7 +699,7 @@ int __init l5_unix_init(void)
 /**
  * l5_unix_exit() - the module goes, and there are no sockets any more
  *
- * A sender may have been about to call our sk_data_ready, or be in it, when the
+ * A sender may have been about to call our sk_data_ready, or in it, when the
  * last socket went.
  */
 void l5_unix_exit(void)

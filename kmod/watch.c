@@ -8,17 +8,17 @@
  * socket that has other descriptors. But the locks of fcntl() end with whatever
  * descriptor of their file a process closes, by close(), dup2(), close_range(),
  * io_uring, exec or its end. So a process that watches has such a lock, of the
- * last byte that a file can have, and its release says in the state page of
- * that end that a descriptor was closed.
+ * last byte that a file can have. The release of the lock says in the state
+ * page of that end that a descriptor was closed.
  *
- * Such a lock belongs to a descriptor table, as it is what has the numbers:
- * threads that have one in common watch in common, and a child of fork() does
- * not watch. It is gone before its file is, so it needs no reference: neither
+ * Such a lock belongs to a descriptor table, and the table has the numbers:
+ * threads that share a table watch in common, and a child of fork() does not
+ * watch. The lock is gone before its file is, so it needs no reference: neither
  * to the socket nor to this module.
  *
- * The number is free for others a moment before the lock ends. Who closes in
- * one thread and opens in another at the same time, neither told of the other,
- * is in that moment as if the close had not begun.
+ * The number is free for other files a moment before the lock ends. If one
+ * thread closes and another opens at the same time, neither told of the other,
+ * then in that moment it is as if the close had not begun.
  */
 #include <linux/fdtable.h>
 #include <linux/file.h>
@@ -26,11 +26,11 @@
 #include <linux/sched.h>
 #include <linux/uaccess.h>
 
-#include "l5.h"
+#include "watch.h"
 
 static void l5_watch_ended(struct file_lock *fl)
 {
-	/* who ends it has the file, and a socket has but one */
+	/* the task that ends the lock has the file, and a socket has but one */
 	struct socket *sock = sock_from_file(l5_lock_file(fl));
 	struct l5_map_state *state = l5_own(l5_sk(sock->sk))->state;
 
@@ -46,9 +46,9 @@ static const struct file_lock_operations l5_watch_ops = {
 };
 
 /*
- * Has the program a lock of its own on the last byte? One that is next to ours,
- * or around it, may take its place, and says nothing when it ends; and ours
- * would make a part of a write lock a read lock.
+ * Has the program a lock of its own on the last byte? A lock that is next to
+ * ours, or around it, may take the place of ours, and says nothing when it
+ * ends; and ours would make a part of a write lock a read lock.
  */
 static bool l5_watch_lost(struct file *file, fl_owner_t owner)
 {
@@ -68,8 +68,9 @@ static bool l5_watch_lost(struct file *file, fl_owner_t owner)
 }
 
 /*
- * Is it still the file's number? The lock of the table orders this after the
- * lock was set, as fcntl() has it: a close() that comes later ends the lock.
+ * Does the number still mean the file? The spinlock of the table orders this
+ * look after the setting of the file lock, as in fcntl(): a close() that comes
+ * later ends the file lock.
  */
 static bool l5_watch_open(struct file *file, int fd)
 {
@@ -105,7 +106,10 @@ int l5_watch(struct l5_sock *l5, void __user *arg)
 		return -EFAULT;
 	if (w.size != sizeof(w) || w.watch)
 		return -EINVAL;
-	/* before the lock is set: one that ends at once has ended later */
+	/*
+	 * before the lock is set: the end of a lock that ends at once comes
+	 * later
+	 */
 	w.watch = atomic64_read((atomic64_t *)&own->state->watch);
 	if (l5_watch_lost(file, current->files))
 		return -EAGAIN;
@@ -117,7 +121,7 @@ int l5_watch(struct l5_sock *l5, void __user *arg)
 		locks_remove_posix(file, current->files);
 		return -EBADF;
 	}
-	/* one that came meanwhile */
+	/* a lock that came meanwhile */
 	if (l5_watch_lost(file, current->files))
 		return -EAGAIN;
 	return copy_to_user(arg, &w, sizeof(w)) ? -EFAULT : 0;

@@ -2,9 +2,10 @@
 /*
  * AF_L5 between hosts: the ways as an administrator names them.
  *
- * A device is named as it is called when it is asked about, and is one of the
- * namespace whose file the rule was written to. What sits on it, a VLAN, a
- * bond, a bridge, leads by it as well. A network has the peer's address in it.
+ * A device is named as it is called at the time of the question, and belongs to
+ * the namespace whose file the rule was written to. A device that sits on it, a
+ * VLAN, a bond, a bridge, leads by it as well. A network is a way if the peer's
+ * address is in it.
  */
 #include <linux/inet.h>
 #include <linux/kernel.h>
@@ -13,7 +14,7 @@
 #include <linux/string.h>
 #include <net/ipv6.h>
 
-#include "l5.h"
+#include "way.h"
 
 #define L5_V4_BITS	96	/* of an IPv6 address, before one of IPv4 */
 
@@ -42,11 +43,11 @@ static int l5_way_net(struct l5_way *w, char *text)
 }
 
 /**
- * l5_way_parse() - read what names ways
+ * l5_way_parse() - read text that names ways
  * @w: to be filled
- * @text: "dev NAME" or "net ADDRESS/BITS"; is changed if it is one of these
+ * @text: "dev NAME" or "net ADDRESS/BITS"; it is changed if it is one of these
  *
- * Return: 0, -ENOENT if it is something else, -EINVAL
+ * Return: 0, -ENOENT if the text is something else, -EINVAL.
  */
 int l5_way_parse(struct l5_way *w, char *text)
 {
@@ -66,9 +67,9 @@ int l5_way_parse(struct l5_way *w, char *text)
 }
 
 /**
- * l5_way_show() - print it as it is written
- * @seq: where to
- * @w: it
+ * l5_way_show() - print a way as it is written
+ * @seq: where to print
+ * @w: the way
  */
 void l5_way_show(struct seq_file *seq, const struct l5_way *w)
 {
@@ -82,7 +83,7 @@ void l5_way_show(struct seq_file *seq, const struct l5_way *w)
 }
 
 /**
- * l5_way_same() - do two name the same?
+ * l5_way_same() - do two name the same way?
  * @a: the one
  * @b: the other
  */
@@ -92,7 +93,7 @@ bool l5_way_same(const struct l5_way *a, const struct l5_way *b)
 	       ipv6_addr_equal(&a->addr, &b->addr) && !strcmp(a->dev, b->dev);
 }
 
-/* What a walk through devices looks for. */
+/* The way that a walk through devices looks for. */
 struct l5_way_sought {
 	const struct l5_way *way;
 	const struct net *net;
@@ -107,10 +108,10 @@ static int l5_way_by(struct net_device *dev, struct netdev_nested_priv *priv)
 
 /**
  * l5_way_is() - does a connection go this way?
- * @w: it
- * @net: whose devices it means
- * @dev: by which the connection's packets leave
- * @peer: the peer's address, one of IPv4 mapped; NULL: by the device alone
+ * @w: the way
+ * @net: the namespace whose devices @w means
+ * @dev: the device by which the connection's packets leave
+ * @peer: the peer's address (one of IPv4 is mapped); NULL: by the device alone
  *
  * Context: RCU.
  */

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * AF_L5: sockets as an administrator names them, and who may.
+ * AF_L5: sockets as an administrator names them, and which users may.
  *
- * A socket is the uid's and the cgroup's that it was made by, as it is for
- * netfilter: what its owner becomes later, and who else holds it, changes
- * nothing. Uids are those of the user namespace that owns the network
- * namespace of the file they are written to, paths of cgroups are seen from the
- * writer's cgroup namespace.
+ * A socket belongs to the uid and the cgroup of the task that made it, as it
+ * does for netfilter: that its owner changes these later, or that other
+ * processes hold it, changes nothing. Uids are those of the user namespace that
+ * owns the network namespace of the file they are written to. Paths of cgroups
+ * are seen from the writer's cgroup namespace.
  */
 #include <linux/capability.h>
 #include <linux/cgroup.h>
@@ -16,11 +16,11 @@
 #include <linux/string.h>
 #include <linux/user_namespace.h>
 
-#include "l5.h"
+#include "who.h"
 
 /**
- * l5_may_administer() - is this a network namespace's administrator?
- * @file: a file of the namespace, of which the opener counts as well
+ * l5_may_administer() - is the caller a network namespace's administrator?
+ * @file: a file of the namespace; the task that opened it counts as well
  * @net: the namespace
  */
 bool l5_may_administer(const struct file *file, const struct net *net)
@@ -40,7 +40,7 @@ static int l5_who_uid(struct l5_who *w, char *text)
 	err = kstrtou32(text, 10, &w->first);
 	if (!err)
 		err = kstrtou32(last ?: text, 10, &w->last);
-	/* the highest number is nobody's */
+	/* the highest number is no user's */
 	if (err || w->first > w->last || w->last == (uid_t)-1)
 		return -EINVAL;
 	return 0;
@@ -60,13 +60,13 @@ static int l5_who_cgroup(struct l5_who *w, const char *path)
 }
 
 /**
- * l5_who_parse() - read what names sockets
+ * l5_who_parse() - read text that names sockets
  * @w: to be filled
- * @text: "all", "uid N", "uid N-M", "cgroup PATH" or "inode N"; is changed
+ * @text: "all", "uid N", "uid N-M", "cgroup PATH" or "inode N"; it is changed
  *
  * Context: may sleep.
  * Return: 0, -EINVAL, -ENOENT if there is no such cgroup, -EOPNOTSUPP without
- * cgroups. Then there is nothing to put.
+ * cgroups. After an error there is nothing to put.
  */
 int l5_who_parse(struct l5_who *w, char *text)
 {
@@ -94,7 +94,7 @@ int l5_who_parse(struct l5_who *w, char *text)
 
 /**
  * l5_who_put() - give back what was parsed
- * @w: it
+ * @w: what l5_who_parse() filled
  */
 void l5_who_put(struct l5_who *w)
 {
@@ -103,7 +103,7 @@ void l5_who_put(struct l5_who *w)
 }
 
 /**
- * l5_who_same() - do two name the same?
+ * l5_who_same() - do two name the same sockets?
  * @a: the one
  * @b: the other
  */
@@ -129,7 +129,7 @@ static bool l5_who_in(const struct l5_who *w, const struct l5_sock *l5)
 /**
  * l5_who_is() - is a socket among those named?
  * @w: what names them
- * @ns: whose uids those are
+ * @ns: the user namespace of the uids in @w
  * @l5: the socket, listed
  *
  * Context: any but hard interrupts.

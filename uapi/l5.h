@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * AF_L5: what user space and the kernel module agree on.
+ * AF_L5: the interface between user space and the kernel module.
  *
  * The ring that both ends share has a header of its own, l5_ring.h.
  */
@@ -11,13 +11,13 @@
 #include <linux/types.h>
 
 /*
- * The family number is the module's to say, never the program's: numbers
- * below AF_MAX all have a name, so the module takes one that no kernel code
- * ever used, and its parameter "family" chooses another. Read it from
- * L5_FAMILY_PATH; the default below is only for when that file is missing. It
- * loads no module by itself: whether unprivileged programs may have that done
- * is for the administrator to say, by an alias net-pf-18. The number is one for
- * socket() alone: addresses have AF_INET, AF_INET6 or AF_UNIX.
+ * The module decides on the family number, never the program: numbers below
+ * AF_MAX all have a name, so the module takes one that no kernel code ever
+ * used, and its parameter "family" chooses another. Read the number from
+ * L5_FAMILY_PATH; the default below is only for when that file is missing. The
+ * number loads no module by itself: the administrator decides whether
+ * unprivileged programs may have that done, by an alias net-pf-18. The number
+ * is for socket() alone: addresses have AF_INET, AF_INET6 or AF_UNIX.
  */
 #define L5_FAMILY_DEFAULT	18
 #define L5_FAMILY_PATH		"/sys/module/af_l5/parameters/family"
@@ -32,12 +32,13 @@
 
 /*
  * setsockopt() at this level sets an option of SOL_SOCKET on the bootstrap
- * socket, for those that would mean nothing on any other, or are refused there:
- * SO_PEEK_OFF, SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_DETACH_FILTER,
- * SO_LOCK_FILTER, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF and
- * SO_DETACH_REUSEPORT_BPF. All others are ENOPROTOOPT. It is EPERM while any
- * cgroup of the machine has a BPF program that judges setsockopt(), since that
- * knows them by SOL_SOCKET.
+ * socket. It is for the options that would mean nothing on any other socket, or
+ * are refused there: SO_PEEK_OFF, SO_ATTACH_FILTER, SO_ATTACH_BPF,
+ * SO_DETACH_FILTER, SO_LOCK_FILTER, SO_ATTACH_REUSEPORT_CBPF,
+ * SO_ATTACH_REUSEPORT_EBPF and SO_DETACH_REUSEPORT_BPF. All others are
+ * ENOPROTOOPT. The call is EPERM while any cgroup of the machine has a BPF
+ * program that judges setsockopt(), since such a program knows these options by
+ * SOL_SOCKET.
  */
 #define SOL_L5_SOCKET		0x4c36
 
@@ -47,10 +48,10 @@
  * @L5_REASON: get, int: an &enum l5_reason, why the connection stays on its
  *	bootstrap socket
  * @L5_SPIN_US: get and set, int, microseconds: how long a blocking receive
- *	looks at the ring before it sleeps; 0 not at all; -1, the default, what
+ *	looks at the ring before it sleeps; 0: not at all; -1, the default: what
  *	SO_BUSY_POLL of the socket says or, if that is 0, up to net.l5.spin_us
- *	as long as it pays. At most L5_SPIN_US_MAX. An accepted socket starts
- *	with its listener's.
+ *	as long as spinning pays. At most L5_SPIN_US_MAX. An accepted socket
+ *	starts with its listener's.
  * @L5_FORCE: get and set, int, an &enum l5_transport: L5_TRANSPORT_NONE lets
  *	the kernel choose (the default), L5_TRANSPORT_BASE stays on the
  *	bootstrap socket, L5_TRANSPORT_SHM takes rings of this kernel or the
@@ -60,12 +61,12 @@
  *	value is EINVAL. An accepted socket starts with its listener's.
  * @L5_INFO: get, &struct l5_info
  * @L5_RDMA: get and set, int: whether a client asks its peer's host for RDMA,
- *	or a listener answers: 0 no, 1 yes, -1, the default, what net.l5.rdma
+ *	or a listener answers: 0: no; 1: yes; -1, the default: what net.l5.rdma
  *	says. Only before connect() or listen(), else EISCONN. An accepted
  *	socket starts with its listener's.
  * @L5_RDMA_WAIT: get and set, int, milliseconds up to L5_RDMA_WAIT_MAX: how
  *	long a blocking connect() waits, once TCP is connected, until it is
- *	known whether RDMA carries the connection; 0, the default, not at all
+ *	known whether RDMA carries the connection; 0, the default: not at all
  * @L5_RDMA_INFO: get, &struct l5_rdma_info
  */
 enum l5_opt {
@@ -98,8 +99,9 @@ enum l5_transport {
 
 /*
  * Why a connection is carried by its bootstrap socket: the code, the name
- * that /proc/net/l5 and /proc/net/l5_stat print, and what it means. The only
- * table of reasons; kernel, tools and Documentation/interface.md follow it.
+ * that /proc/net/l5 and /proc/net/l5_stat print, and the meaning. This is the
+ * only table of reasons; kernel, tools and Documentation/interface.md follow
+ * it.
  */
 #define L5_REASONS(X)							\
 	X(NONE,	    "none",	"not decided, or carried by rings")	\
@@ -132,13 +134,13 @@ enum l5_reason {
  * @reason: an &enum l5_reason
  * @tx_size: bytes of the ring this end writes, 0 without rings
  * @rx_size: bytes of the ring this end reads, 0 without rings
- * @tx_used: bytes of it in use, record headers included
- * @rx_used: bytes of it in use, record headers included
+ * @tx_used: bytes in use of the ring this end writes, record headers included
+ * @rx_used: bytes in use of the ring this end reads, record headers included
  * @tx_bytes: payload bytes this end put into its ring
  * @rx_bytes: payload bytes this end took out of its ring
  *
- * The kernel writes at most the caller's length and says how much that was;
- * later versions append.
+ * The kernel writes at most the caller's length and says how much it wrote;
+ * later versions append fields.
  */
 struct l5_info {
 	__u32 transport;
@@ -153,16 +155,17 @@ struct l5_info {
 
 /**
  * struct l5_rdma_info - option L5_RDMA_INFO
- * @state: what has become of it, &enum l5_rdma_state
- * @notify: how this end tells of a record: net.l5.rdma_notify when it began,
- *	and what that means for both hosts' devices as soon as that is known
+ * @state: what has become of RDMA, &enum l5_rdma_state
+ * @notify: how this end tells of a record: net.l5.rdma_notify as it was when
+ *	RDMA began, then what that means for both hosts' devices as soon as that
+ *	is known
  * @posts: times that work requests were posted for records
- * @bells: calls of L5_IOC_DOORBELL that posted some
- * @polled: times that the poller thread posted some
+ * @bells: calls of L5_IOC_DOORBELL that posted work requests
+ * @polled: times that the poller thread posted work requests
  * @messages: control messages sent, for waking, room and the end
  * @wakes: times that the peer's asleep receiver was woken
  * @tx_cut: bytes this end sent on TCP before it moved
- * @rx_cut: bytes it received on TCP before it moved
+ * @rx_cut: bytes this end received on TCP before it moved
  *
  * As for &struct l5_info the kernel writes at most the caller's length.
  */
@@ -182,9 +185,9 @@ struct l5_rdma_info {
  * enum l5_rdma_state - what has become of RDMA for a connection
  * @L5_RDMA_NONE: not wanted, or not possible
  * @L5_RDMA_OPEN: a client has asked, or a server may still be asked
- * @L5_RDMA_MOVING: both are ready, bytes sent on TCP are still being read
- * @L5_RDMA_DONE: it carries the bytes
- * @L5_RDMA_FAILED: it did, and failed, which ended the connection
+ * @L5_RDMA_MOVING: both ends are ready, bytes sent on TCP are still being read
+ * @L5_RDMA_DONE: RDMA carries the bytes
+ * @L5_RDMA_FAILED: RDMA carried the bytes and failed; that ended the connection
  */
 enum l5_rdma_state {
 	L5_RDMA_NONE,
@@ -198,17 +201,18 @@ enum l5_rdma_state {
  * net.l5.rdma_notify: how the sender of records over RDMA publishes them. The
  * ring is the same with each of them (Fent et al., figure 8).
  *
- * L5_NOTIFY_TWO: a WRITE of all but the first header, then a WRITE of that one
+ * L5_NOTIFY_TWO: a WRITE of all but the first header, then a WRITE of that
+ *	header
  * L5_NOTIFY_ONE: one WRITE of everything; the word after the last record says
- *	to the receiver's kernel, which looks twice, that it is complete
- * L5_NOTIFY_IMM: one WRITE with immediate data of all but the first header,
- *	which the receiver's kernel writes when it completes
+ *	to the receiver's kernel, which looks twice, that all of it is there
+ * L5_NOTIFY_IMM: one WRITE with immediate data of all but the first header; the
+ *	receiver's kernel writes that header when the WRITE completes
  * L5_NOTIFY_SEND: SENDs, which the receiver's kernel copies into the ring
  * L5_NOTIFY_AUTO: L5_NOTIFY_IMM with a device that is software, whose every
  *	packet costs a CPU more than a completion does, else L5_NOTIFY_TWO
  *
- * A way that the receiver's host does not say is safe for it, net.l5.rdma_safe,
- * is not used, but L5_NOTIFY_IMM.
+ * If the receiver's host does not say, by net.l5.rdma_safe, that a way is safe
+ * for it, L5_NOTIFY_IMM is used instead.
  */
 #define L5_NOTIFY_TWO		0
 #define L5_NOTIFY_ONE		1
@@ -218,37 +222,38 @@ enum l5_rdma_state {
 
 /*
  * The memory of a connection carried by rings is mapped from its socket,
- * MAP_SHARED, in areas that L5_IOC_MAP_INFO tells of. What is written only by
- * the peer or the kernel is PROT_READ alone and cannot become anything else.
- * Not connected, closed or revoked: ENOTCONN; carried by the bootstrap:
- * EOPNOTSUPP, as for 32-bit programs, which cannot load a cursor at once; no
- * memory for whole rings: ENOMEM. A child of fork() has none of it and maps for
+ * MAP_SHARED, in areas that L5_IOC_MAP_INFO tells of. An area that only the
+ * peer or the kernel writes is PROT_READ alone and cannot become anything else.
+ * The errors of mmap(): ENOTCONN if the socket is not connected, closed or
+ * revoked; EOPNOTSUPP if the bootstrap carries the connection, and for 32-bit
+ * programs, which cannot load a cursor at once; ENOMEM if there is no memory
+ * for whole rings. A child of fork() has none of the mappings and maps for
  * itself.
  */
 
 /*
  * Version of all that is mapped and of the rules that mapped traffic keeps. 0
- * is not stable: it means what the headers say that the module was built with.
+ * is not stable: its meaning is in the headers that the module was built with.
  */
 #define L5_MAP_VERSION		0
 
 /**
  * enum l5_area_kind - what an area is
- * @L5_AREA_CTRL: &struct l5_ctrl of this end, which writes it
- * @L5_AREA_PEER: that of the peer
+ * @L5_AREA_CTRL: &struct l5_ctrl of this end, and written by it
+ * @L5_AREA_PEER: &struct l5_ctrl of the peer
  * @L5_AREA_STATE: &struct l5_map_state, which the kernel writes
  * @L5_AREA_TX: data of the ring that this end writes
- * @L5_AREA_RX: data of the ring that it reads
+ * @L5_AREA_RX: data of the ring that this end reads
  * @L5_AREA_MAILBOX: of a listening socket: a byte for each accepted connection
- *	that RDMA carries. After each record that comes for such a connection
- *	its byte is set to something but 0, and so after its end; who polls the
- *	mailbox clears the byte, then looks at the ring. Connections have a byte
- *	if RDMA took them after the mailbox was first mapped and while one was
- *	free, and keep it until they are closed. A listener that does not answer
- *	for RDMA has none.
+ *	that RDMA carries. After each record that comes for such a connection,
+ *	and after its end, its byte is set to something but 0; a thread that
+ *	polls the mailbox clears the byte, then looks at the ring. A connection
+ *	has a byte if RDMA took the connection after the mailbox was first
+ *	mapped and while a byte was free, and keeps it until it is closed. A
+ *	listener that does not answer for RDMA has none.
  *
- * 7 to 9 will be: region, submission ring, completion ring. Who does not know a
- * kind skips it.
+ * 7 to 9 will be: region, submission ring, completion ring. A program that does
+ * not know a kind skips it.
  */
 enum l5_area_kind {
 	L5_AREA_CTRL = 1,
@@ -267,7 +272,7 @@ enum l5_area_kind {
 /**
  * struct l5_area - a part of a socket's file that can be mapped, as a whole
  * @kind: an &enum l5_area_kind
- * @index: which of its kind, 0 so far
+ * @index: number among the areas of its kind, 0 so far
  * @offset: for mmap()
  * @length: bytes, for mmap()
  * @access: L5_AREA_*
@@ -283,9 +288,9 @@ struct l5_area {
 };
 
 /*
- * Bits of l5_map_state.flags. Who does not know one of the lower half, see
- * L5_MAP_MUST, leaves the memory alone and makes system calls, which are always
- * right; those of the upper half may be ignored.
+ * Bits of l5_map_state.flags. A program that does not know one of the lower
+ * half, see L5_MAP_MUST, leaves the memory alone and makes system calls, which
+ * are always right; it may ignore those of the upper half.
  */
 #define L5_MAP_TX_ASK		0x1	/* send by system call from now on */
 #define L5_MAP_RX_ASK		0x2	/* an empty ring: ask recv() why */
@@ -296,24 +301,25 @@ struct l5_area {
 
 /**
  * struct l5_map_state - what the kernel says about a connection
- * @size: bytes of this that the kernel knows; what follows is 0
+ * @size: bytes of this struct that the kernel knows; the bytes after them are 0
  * @flags: L5_MAP_*; the first two and L5_MAP_GONE are never taken back
  * @generation: counts changes of @flags
- * @version: of what is mapped, one that L5_IOC_MAP_INFO agreed on
+ * @version: L5_MAP_VERSION of what is mapped, as L5_IOC_MAP_INFO agreed on it
  * @transport: an &enum l5_transport
  * @tx_size: bytes of the ring this end writes
  * @rx_size: bytes of the ring this end reads
- * @tx_ring: generation of that ring, 0 so far; one that is not known is as an
- *	unknown flag is
- * @rx_ring: likewise
+ * @tx_ring: generation of the ring this end writes, 0 so far; treat a
+ *	generation that you do not know as an unknown flag
+ * @rx_ring: the same of the ring this end reads
  * @reserved: 0
- * @features: what the peer understands, of what a record may have: none so far
- * @watch: another value as soon as a process that watches (L5_IOC_WATCH) has
- *	closed a descriptor of this end; never what another end has
+ * @features: bits for what the peer understands of what a record may have: none
+ *	so far
+ * @watch: gets another value as soon as a process that watches (L5_IOC_WATCH)
+ *	has closed a descriptor of this end; never the value of another end
  *
- * A receiver reads @flags before it finds the ring empty: what was published
- * before the end comes before the end. Once it has copied bytes, and before it
- * takes them, it reads them again: with L5_MAP_GONE set what it read may be
+ * A receiver reads @flags before it finds the ring empty: records published
+ * before the end come before the end. Once it has copied bytes, and before it
+ * takes them, it reads @flags again: with L5_MAP_GONE set the bytes may be
  * zeros that stand in place of the memory. A sender reads @flags after it has
  * taken tx_lock, and again after it has published: if L5_MAP_TX_ASK came in
  * between, it rings L5_BELL_DATA, and the kernel does what TCP would.
@@ -337,8 +343,8 @@ struct l5_map_state {
  * struct l5_watch - argument of L5_IOC_WATCH
  * @size: bytes of this
  * @fd: in: the descriptor by which the call is made
- * @watch: in: 0; out: what l5_map_state.watch is for as long as the process
- *	closes no descriptor of this socket
+ * @watch: in: 0; out: the value that l5_map_state.watch keeps for as long as
+ *	the process closes no descriptor of this socket
  */
 struct l5_watch {
 	__u32 size;
@@ -350,22 +356,24 @@ struct l5_watch {
 
 /**
  * struct l5_map_info - argument of L5_IOC_MAP_INFO
- * @size: in: bytes of this that the caller knows, at least
- *	L5_MAP_INFO_SIZE_VER0, and it may be more than the kernel knows if
- *	that is all 0 (else E2BIG); out: bytes that the kernel knows, of which
- *	at most the former are written
+ * @size: in: bytes of this struct that the caller knows, at least
+ *	L5_MAP_INFO_SIZE_VER0; they may be more than the kernel knows if those
+ *	beyond are all 0 (else E2BIG); out: bytes that the kernel knows, of
+ *	which it writes at most as many as the caller knows
  * @version_min: in: the oldest L5_MAP_VERSION that the caller understands;
- *	out: that the kernel does. Also if they have none in common, which is
- *	EPROTONOSUPPORT: then the caller does not map, and the connection goes
- *	on by system calls.
- * @version_max: likewise the newest
- * @version: in: 0; out: the one that holds
- * @features: in: what the caller understands, of what a record may have; out:
- *	what the kernel does. None so far; who does not know a bit ignores it.
+ *	out: the oldest that the kernel understands. It is written also if the
+ *	two have no version in common, and the call is EPROTONOSUPPORT: then the
+ *	caller does not map, and the connection goes on by system calls.
+ * @version_max: in: the newest that the caller understands; out: the newest
+ *	that the kernel understands
+ * @version: in: 0; out: the version that holds
+ * @features: in: bits for what the caller understands of what a record may
+ *	have; out: for what the kernel understands. None so far; the reader of a
+ *	bit that it does not know ignores it.
  * @areas: in: address of an array of &struct l5_area, which the kernel fills
- * @nareas: in: how many that has room for; out: how many there are
- * @id: in: 0; out: for the lock words: number of what the calling process has
- *	mapped of this end, 0 if that is nothing
+ * @nareas: in: how many areas the array has room for; out: how many there are
+ * @id: in: 0; out: for the lock words: the number of the calling process's
+ *	mapping of this end, 0 if it has none
  * @tx_size: in: 0; out: bytes of the ring this end writes
  * @rx_size: in: 0; out: bytes of the ring this end reads
  * @mailbox: in: 0; out: 1 and the number of the byte that this connection has
@@ -387,52 +395,59 @@ struct l5_map_info {
 	__u32 reserved;
 };
 
-/* That of the first version; none is shorter. */
+/* The size of the first version; no version is shorter. */
 #define L5_MAP_INFO_SIZE_VER0	56
 
-/* Arguments of the calls below: which of the peer's, or own, wait words. */
+/*
+ * Arguments of the calls below: these say which wait words, the peer's or the
+ * own.
+ */
 #define L5_BELL_DATA		0x1	/* rx_wait */
 #define L5_BELL_ROOM		0x2	/* tx_wait */
 
-/* Which lock word */
+/* A lock word */
 #define L5_LOCK_TX		0
 #define L5_LOCK_RX		1
 
 /*
- * Calls on a connection carried by rings; else the errors of mmap() above.
+ * Calls on a connection carried by rings; on others they give the errors of
+ * mmap() above.
  *
  * L5_IOC_MAP_INFO: what each side understands and what there is to map, also of
- *	a listening socket. The number stays what it is when the struct grows:
- *	its size is in its first word.
+ *	a listening socket. The number of the call stays the same when the
+ *	struct grows: the struct's size is in its first word.
  * L5_IOC_DOORBELL: wake a peer that armed the wait words in the argument.
- * L5_IOC_ARM: arm the own ones; returns which of them need no waiting. Then
- *	poll(), or any other sleep in the kernel, does not miss the doorbell.
- * L5_IOC_LOCK: sleep while the lock word is held, but not for long, 20 ms: then
- *	it is 0, or EINTR if there is a signal that would end a send(), or a
- *	recv(). It may be held for ever, if only by what somebody wrote to it:
- *	whoever calls this counts the time, and does the plain send() or recv()
- *	if that is up.
- * L5_IOC_UNLOCK: wake who sleeps for the lock word.
- * L5_IOC_WATCH: have the closing of descriptors told. A process that keeps in
- *	mind that a number means this socket compares l5_map_state.watch with
- *	what this returned before it relies on that. They differ once the
- *	process, that is whoever has the same descriptor table, has closed or
- *	replaced any descriptor of this socket, by whatever means; then it makes
- *	this call once more, which tells for one number what it means: EBADF, or
- *	what is an error for any other file, if not this socket. What others
- *	close, also a child of fork(), does not matter. It has a lock of the
- *	kind of fcntl(F_SETLK), to read, of the last byte that a file can have;
+ * L5_IOC_ARM: arm the own wait words; returns which of them need no waiting.
+ *	Then poll(), or any other sleep in the kernel, does not miss the
+ *	doorbell.
+ * L5_IOC_LOCK: sleep while the lock word is held, but no longer than 20 ms.
+ *	Returns 0, or EINTR if there is a signal that would end a send(), or a
+ *	recv(). The word may be held for ever, if only by a value that some
+ *	process wrote to it: the caller counts the time, and makes the plain
+ *	send() or recv() call once the time is up.
+ * L5_IOC_UNLOCK: wake the tasks that sleep for the lock word.
+ * L5_IOC_WATCH: have the closing of descriptors told. A process may keep in
+ *	mind that a number means this socket. Before it relies on that, it
+ *	compares l5_map_state.watch with the value that this call returned. The
+ *	two differ once the process, or any task with the same descriptor table,
+ *	has closed or replaced any descriptor of this socket, by whatever means.
+ *	Then the process makes this call once more, on one number: if the number
+ *	no longer means this socket, the call is EBADF, or the error of an
+ *	ioctl() on another kind of file. Descriptors that other processes close,
+ *	also a child of fork(), do not matter. The watch is a lock of the kind
+ *	of fcntl(F_SETLK), to read, of the last byte that a file can have;
  *	EAGAIN if another such lock is in its way.
  *
  * For a program that may make no ioctl(), send() of no bytes is
  * L5_IOC_DOORBELL and L5_IOC_UNLOCK in one; with L5_MSG_BELL, a flag that means
- * nothing to TCP, it says nothing of errors and takes none. Calls that wait for
- * data ring, too.
+ * nothing to TCP, the call tells of no error and takes none. Calls that wait
+ * for data ring, too.
  */
 #define L5_IOC_MAP_INFO		_IOWR('L', 0xc0, __u32)
 /*
- * What goes in is the argument itself, and no memory. Said like this, tools
- * that watch memory know it, too, without being told of these numbers.
+ * The argument is passed by value, and points to no memory. This encoding says
+ * so to tools that watch memory, too, without their being told of these
+ * numbers.
  */
 #define L5_IOC_VALUE(nr)	_IOC(_IOC_WRITE, 'L', (nr), 0)
 #define L5_IOC_DOORBELL		L5_IOC_VALUE(0xc1)

@@ -3,9 +3,10 @@
  * The ring of AF_L5: one producer, one consumer, records in place.
  *
  * The same code runs in the kernel, which reaches the data page by page, and
- * in user space, which maps it twice back to back. So this header never
+ * in user space, which maps the data twice, back to back. So this header never
  * touches payload: it is given the address of a header word ("slot") and does
- * everything that is a protocol: space, publication, consumption, sleeping.
+ * everything that the protocol consists of: space, publication, consumption,
+ * sleeping.
  *
  * A record is a header word and its payload, 8-byte aligned. The consumer
  * polls the header where the next record will be, so a small message moves in
@@ -22,9 +23,10 @@
  *      STORE.rel header          (A)        }
  *   }
  *
- *   A pairs with B: who sees the header sees the payload and the zero that
- *     ends the chain after it.
- *   C pairs with D: who sees the head may overwrite what was read before it.
+ *   A pairs with B: a consumer that sees the header sees the payload and the
+ *     zero that ends the chain after it.
+ *   C pairs with D: a producer that sees the head may overwrite what was read
+ *     before it.
  *
  *   sleeper                                 waker
  *
@@ -38,8 +40,8 @@
  *   E pairs with F: either the sleeper sees the news or the waker the flag.
  *   G pairs with E of the same sleeper's next turn: a clear is never seen
  *     after the arming that follows its wake. Only the kernel clears, and
- *     every clear is followed by a wake, so whoever sleeps is armed or has a
- *     wake coming.
+ *     every clear is followed by a wake, so a task that sleeps is armed or has
+ *     a wake coming.
  *
  * Threads and processes that share an end, and the kernel on their behalf, take
  * turns by the lock words of its control page; the cursors they hand over live
@@ -47,9 +49,9 @@
  * every update is one store that leaves cursors from which the next holder can
  * tell what was done.
  *
- * Neither side trusts the other: each word of the peer's is read once, checked
- * against what this side knows, and then the copy is used. -1 from a function
- * here means that the peer broke the protocol.
+ * Neither side trusts the other: each word of the peer's is read once and the
+ * copy is checked against what this side knows; then the copy is used. -1 from
+ * a function here means that the peer broke the protocol.
  */
 #ifndef _UAPI_LINUX_L5_RING_H
 #define _UAPI_LINUX_L5_RING_H
@@ -76,8 +78,8 @@
 #define l5_cmpxchg(p, o, n)	(cmpxchg_acquire((p), (o), (n)) == (o))
 #define l5_xchg_mb(p, v)	xchg((p), (v))
 #else
-/* Volatile, since who dies half-way must have stored in the order written. */
-#define l5_word(p)		((volatile __typeof__(*(p)) *)(p))
+/* Volatile: a task that dies half-way must have stored in the order written. */
+#define l5_word(p)		((__typeof__(*(p)) volatile *)(p))
 #define l5_load(p)		__atomic_load_n(l5_word(p), __ATOMIC_RELAXED)
 #define l5_store(p, v)		\
 	__atomic_store_n(l5_word(p), (v), __ATOMIC_RELAXED)
@@ -105,21 +107,21 @@
 #endif
 
 #define L5_LINE			64
-/* What is apart in the control page: also where lines are fetched in pairs. */
+/* Groups of the control page: apart also where lines are fetched in pairs. */
 #define L5_GROUP		128
 #define L5_HDR			((__u32)sizeof(__u64))
 
-/* Sizes a ring may have: powers of two between these. */
+/* A ring's size is a power of two between these. */
 #define L5_RING_MIN		4096u
 #define L5_RING_MAX		(16u << 20)
 
 /*
- * The upper half of a header word is L5_REC_VALID once it is published. (What
- * else the kernel finds there in a ring that RDMA writes is taken out before
- * anybody is to see it.) The lower half is the length of the payload, which may
- * be 0, and flags in its upper bits. Only those are set that the reader's
- * kernel said it understands (l5_map_state.features), which is none so far: any
- * other is a violation. The names are for those to come.
+ * The upper half of a header word is L5_REC_VALID once the record is published.
+ * (In a ring that another host writes by L5_NOTIFY_ONE the kernel finds other
+ * bits there, too, see below.) The lower half is the length of the
+ * payload, which may be 0, and flags in its upper bits. A flag is set only if
+ * the reader's kernel said that it understands it (l5_map_state.features). That
+ * is none so far: any flag is a violation. The names are for flags to come.
  */
 #define L5_REC_VALID		0x80000000u
 #define L5_REC_LEN		0x01ffffffu
@@ -128,11 +130,23 @@
 #define L5_REC_SWITCH		0x08000000u	/* the last of its ring */
 
 /*
- * A lock word: who holds it, by the number that the kernel gave this mapping,
- * or L5_LOCK_KERNEL. A thread that finds it taken sets L5_LOCK_WAITERS and
- * sleeps in L5_IOC_LOCK; who sees that bit when it unlocks calls
- * L5_IOC_UNLOCK. If a holder's mapping is gone the kernel writes
- * L5_LOCK_DIED: the next one mends what was left half done.
+ * More of the upper half, for kernels alone: with L5_NOTIFY_ONE a record comes
+ * from another host all at once, in any order of its bytes. A header word that
+ * came so has L5_REC_LATE and, in the bits of L5_REC_STAMP below that, a number
+ * which only the two kernels know for that position. So has the word after the
+ * record: once it is there, all of the record is. L5_REC_STAMP covers both. The
+ * reader's kernel takes these bits out, and such a ring cannot be mapped: no
+ * program sees them.
+ */
+#define L5_REC_LATE		0x40000000u
+#define L5_REC_STAMP		0x7fffffffu
+
+/*
+ * A lock word has the holder's number: the one that the kernel gave its
+ * mapping, or L5_LOCK_KERNEL. A thread that finds the word taken sets
+ * L5_LOCK_WAITERS and sleeps in L5_IOC_LOCK; a holder that sees that bit when
+ * it unlocks calls L5_IOC_UNLOCK. If a holder's mapping is gone the kernel
+ * writes L5_LOCK_DIED: the next holder mends what was left half done.
  */
 #define L5_LOCK_ID		0x3fffffffu
 #define L5_LOCK_KERNEL		L5_LOCK_ID
@@ -145,19 +159,20 @@
  * @tx_bytes: payload bytes published, for statistics
  * @rx_head: as a consumer: position of the first record not yet taken
  * @rx_pos: as a consumer: @rx_head and the bytes already taken of the record
- *	there; with the last of them it moves to the next record, before
- *	@rx_head does
+ *	there; with the last of these bytes @rx_pos moves to the next record,
+ *	before @rx_head does
  * @rx_bytes: payload bytes taken, for statistics
  * @rx_wait: not 0: ring the doorbell after publishing a record for the owner
  * @tx_wait: not 0: ring the doorbell after making room for the owner
- * @tx_lock: held by who changes @tx_tail
- * @rx_lock: held by who changes @rx_head and @rx_pos
+ * @tx_lock: held by the task that changes @tx_tail
+ * @rx_lock: held by the task that changes @rx_head and @rx_pos
  *
  * Written by its owner, and by the kernel, which alone clears the wait words.
- * What changes together is a group; the wait words are one of their own,
- * since the peer looks at them after every message. The lock words are for the
- * owner's threads and processes, and for the kernel when one of them makes a
- * system call; they mean nothing to the peer. All that has no name is zero.
+ * Words that change together are a group; the wait words are a group of their
+ * own, since the peer looks at them after every message. The lock words are for
+ * the owner's threads and processes, and for the kernel when one of these makes
+ * a system call; they mean nothing to the peer. Bytes that have no name are
+ * zero.
  */
 struct l5_ctrl {
 	__aligned_u64 tx_tail;
@@ -191,14 +206,15 @@ struct l5_prod {
  * struct l5_cons - a consumer's private view of the ring it reads
  * @head: position of the record being read
  * @off: bytes of its payload already taken
- * @have: is there one, so that @len says something?
- * @len: its length as validated, which may be 0; 0 if there is none
+ * @have: is there a record, so that @len says something?
+ * @len: the record's length as validated, which may be 0; 0 if there is no
+ *	record
  * @size: of the ring in bytes
- * @empty: records without payload that were skipped in a row
+ * @empty: number of records without payload that were skipped in a row
  * @empty_end: position after the last of them
  *
- * @len is kept because a record is validated once: what the producer writes
- * over the header afterwards changes nothing.
+ * @len is kept because a record is validated once: if the producer writes over
+ * the header afterwards, that changes nothing.
  */
 struct l5_cons {
 	__u64 head;
@@ -250,7 +266,7 @@ static inline __u32 l5_prod_used(const struct l5_prod *p)
  * @p: the producer
  * @peer: the consumer's control page
  *
- * Return: 0, or -1 if it claims a position it cannot have.
+ * Return: 0, or -1 if the consumer claims a position that it cannot have.
  */
 static inline int l5_prod_look(struct l5_prod *p, const struct l5_ctrl *peer)
 {
@@ -300,7 +316,8 @@ static inline void l5_prod_publish(struct l5_prod *p, struct l5_ctrl *own,
  * @c: the consumer; its @len describes the record on success
  * @slot: the header word at @c->head
  *
- * Return: 1 if there is one, 0 if not, -1 if what is there is none.
+ * Return: 1 if there is a record, 0 if not, -1 if the header word is no
+ * record's.
  */
 static inline int l5_cons_peek(struct l5_cons *c, const __u64 *slot)
 {
@@ -312,7 +329,7 @@ static inline int l5_cons_peek(struct l5_cons *c, const __u64 *slot)
 	hdr = l5_load_acquire(slot);
 	if (!hdr)
 		return 0;
-	/* some of it was taken, so it has more */
+	/* some of the record was taken, so it is longer than that */
 	if (!l5_rec_valid(c->size, hdr) || (c->off && c->off >= (__u32)hdr))
 		return -1;
 	c->len = (__u32)hdr;
@@ -324,7 +341,7 @@ static inline int l5_cons_peek(struct l5_cons *c, const __u64 *slot)
  * l5_cons_take() - give up bytes of the record l5_cons_peek() found
  * @c: the consumer
  * @own: its control page
- * @n: bytes read since, at most what is left of the record, which with 0 bytes
+ * @n: bytes read since, at most what is left of the record; a record of 0 bytes
  *	is finished by taking none
  *
  * Return: bytes of the ring this freed: 0 until the record is finished.
@@ -344,7 +361,7 @@ static inline __u32 l5_cons_take(struct l5_cons *c, struct l5_ctrl *own,
 	c->off = 0;
 	c->len = 0;
 	c->have = 0;
-	/* ahead of rx_head, so that whoever mends knows it is finished */
+	/* ahead of rx_head, so that a task that mends knows it is finished */
 	l5_store(&own->rx_pos, c->head);
 	/* C, pairs with D */
 	l5_store_release(&own->rx_head, c->head);
@@ -352,16 +369,16 @@ static inline __u32 l5_cons_take(struct l5_cons *c, struct l5_ctrl *own,
 }
 
 /*
- * A stream knows no empty records, and skips them. Nobody has a reason to send
- * many: so many with nothing between them are one who wants us to do nothing
- * else.
+ * A stream knows no empty records, and skips them. No peer has a reason to send
+ * many: a peer that sends so many with nothing between them wants us to do
+ * nothing else.
  */
 #define L5_EMPTY_MAX		512u
 
 /**
  * l5_cons_skip() - l5_cons_peek() for a stream, which has no use for a record
  *	without payload
- * @c: the consumer; there is one with payload if this returns 1
+ * @c: the consumer; there is a record with payload if this returns 1
  * @own: its control page, rx_lock held
  * @slot: the header word at @c->head
  *
@@ -481,8 +498,8 @@ static inline void l5_cons_mend(struct l5_cons *c, struct l5_ctrl *own,
  * @word: tx_lock or rx_lock of the own control page
  * @id: of this mapping, or L5_LOCK_KERNEL
  *
- * Return: 1 if taken, 2 if taken and its last holder died: mend first, 0 if
- * somebody holds it.
+ * Return: 1 if taken, 2 if taken and the last holder died: mend first, 0 if
+ * another task holds the word.
  */
 static inline int l5_lock_try(__u32 *word, __u32 id)
 {
@@ -490,7 +507,7 @@ static inline int l5_lock_try(__u32 *word, __u32 id)
 
 	if (old & L5_LOCK_ID)
 		return 0;
-	/* J, pairs with K: who takes it sees what its last holder did */
+	/* J, pairs with K: the new holder sees what the last holder did */
 	if (!l5_cmpxchg(word, old, id | (old & L5_LOCK_WAITERS)))
 		return 0;
 	return old & L5_LOCK_DIED ? 2 : 1;
@@ -503,7 +520,7 @@ static inline int l5_lock_try(__u32 *word, __u32 id)
  * A full barrier: what was published before it is ordered before the look at
  * the peer's wait word after it, so this also stands for F.
  *
- * Return: not 0 if somebody sleeps for it: call L5_IOC_UNLOCK.
+ * Return: not 0 if a task sleeps for the word: call L5_IOC_UNLOCK.
  */
 static inline __u32 l5_unlock(__u32 *word)
 {
@@ -513,7 +530,7 @@ static inline __u32 l5_unlock(__u32 *word)
 
 /**
  * l5_wait_arm() - say that the owner is about to sleep
- * @wait: rx_wait or tx_wait of its own control page
+ * @wait: rx_wait or tx_wait of the owner's control page
  *
  * Look at the ring again after this, and sleep only if nothing is new.
  */

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: how a socket is made, but for its bootstrap.
+ */
+#include <linux/module.h>
+#include <net/sock.h>
+#include <net/tcp_states.h>
+
+#include "bootstrap.h"
+#include "io.h"
+#include "listen.h"
+#include "netns.h"
+#include "opts.h"
+#include "sock.h"
+
+int l5_family = L5_FAMILY_DEFAULT;
+module_param_named(family, l5_family, int, 0444);
+MODULE_PARM_DESC(family, "address family number to register");
+
+struct proto l5_proto = {
+	.name		= "L5",
+	.owner		= THIS_MODULE,
+	.obj_size	= sizeof(struct l5_sock),
+	.keepalive	= l5_keepalive,
+	.rehash		= l5_rehash,
+	.release_cb	= l5_opts_changed,
+#if L5_PROTO_IOCTL
+	.ioctl		= l5_sock_ioctl,
+#endif
+};
+
+static void l5_sock_destruct(struct sock *sk)
+{
+	struct l5_sock *l5 = l5_sk(sk);
+
+	/* a socket whose bootstrap could not be made has no family */
+	if (l5->bops && l5->bops->destruct)
+		l5->bops->destruct(l5);
+}
+
+/**
+ * l5_sock_alloc() - make the generic part of a socket
+ * @net: its namespace
+ * @sock: the socket that the application will hold, NULL if it is still to come
+ * @kern: as for sk_alloc()
+ *
+ * Return: the socket, without a bootstrap, or NULL.
+ */
+struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
+{
+	static struct lock_class_key slock_key, lock_key;
+	struct l5_sock *l5;
+	struct sock *sk;
+
+	sk = sk_alloc(net, l5_family, GFP_KERNEL, &l5_proto, kern);
+	if (!sk)
+		return NULL;
+	sock_init_data(sock, sk);
+	/* the number belongs to another name in the kernel's own table */
+	sock_lock_init_class_and_name(sk, "slock-AF_L5", &slock_key,
+				      "sk_lock-AF_L5", &lock_key);
+	/* a peer wakes us under RCU alone */
+	sock_set_flag(sk, SOCK_RCU_FREE);
+	sk->sk_destruct = l5_sock_destruct;
+	sk->sk_write_space = l5_write_space;
+	/* its memory is the rings' and the bootstrap's, and charged there */
+	l5_memcg_drop(sk);
+	l5_user_frags_init(sk);
+	l5_psp_refuse(sk);
+	/* in use, so that no kernel code takes it over as a TCP socket */
+	sk->sk_user_data = (void *)((unsigned long)sk | SK_USER_DATA_NOCOPY);
+
+	l5 = l5_sk(sk);
+	l5->ln = l5_net(net);
+	l5->owner.kind = &l5_tag_owner;
+	l5->state = L5_IDLE;
+	l5->spin_us = -1;
+	l5->remote_want = -1;
+	mutex_init(&l5->lock);
+	mutex_init(&l5->tx_lock);
+	mutex_init(&l5->rx_lock);
+	spin_lock_init(&l5->err_lock);
+	INIT_LIST_HEAD(&l5->pending);
+	spin_lock_init(&l5->pending_lock);
+	INIT_DELAYED_WORK(&l5->listened, l5_boot_listened);
+	return l5;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What every part asks of a socket. */
+#ifndef L5_STATE_H
+#define L5_STATE_H
+
+#include "l5.h"
+
+/*
+ * For work that may sleep, of all sockets of all users. So no work in it waits
+ * for a lock that a task may hold over a fault of its own, as l5_sock.lock and
+ * those of bootstraps are: it tries the lock, and tries again later.
+ */
+extern struct workqueue_struct *l5_wq;
+
+bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason);
+enum l5_reason l5_why_not(const struct l5_sock *l5);
+bool l5_undecided(struct l5_sock *l5);
+bool l5_decided(struct l5_sock *l5);
+long l5_wait_decided(struct l5_sock *l5, long timeo);
+
+#endif /* L5_STATE_H */

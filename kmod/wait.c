@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: waiting for bytes: looking at the ring for a while, then sleeping.
+ */
+#include <linux/sched/clock.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/stat.h>
+
+#include "end.h"
+#include "link.h"
+#include "netns.h"
+#include "ring.h"
+#include "wait.h"
+
+/* Is there more to receive than the @seen bytes that a peek left in place? */
+static bool l5_rx_ready(struct l5_sock *l5, size_t seen)
+{
+	if (l5_rx_ended(l5))
+		return true;
+	return seen ? l5_ring_holds(l5, seen + 1) : l5_ring_readable(l5);
+}
+
+/**
+ * l5_again() - before a look that does not sleep
+ * @timeo: jiffies that the call may take
+ *
+ * The ring was found empty, or full, after it had been said that it was not.
+ * Other processes that share the socket may have been faster, again and again;
+ * or they write to the cursors, so that the question and the look see different
+ * things. No such round sleeps, so each looks for signals by itself.
+ *
+ * Return: 0, or as sock_intr_errno() if there is a signal.
+ */
+int l5_again(long timeo)
+{
+	cond_resched();
+	return signal_pending(current) ? sock_intr_errno(timeo) : 0;
+}
+
+/*
+ * Has this end sent since it last received? The cursors in its control page
+ * tell, since a process that mapped it does not tell the kernel. Bytes that
+ * such a process has received by itself came before or after what was sent:
+ * then the kernel does not wait for an answer, the process does that itself. A
+ * process that shares the socket may lie, and makes the call spin for nothing,
+ * or sleep.
+ */
+static bool l5_awaits(struct l5_sock *l5)
+{
+	const struct l5_ctrl *ctrl = l5_own(l5)->ctrl;
+	u64 tail = l5_load(&ctrl->tx_tail), head = l5_load(&ctrl->rx_head);
+
+	if (READ_ONCE(l5->got_head) == head)
+		return READ_ONCE(l5->got_tail) != tail;
+	WRITE_ONCE(l5->got_head, head);
+	WRITE_ONCE(l5->got_tail, tail);
+	return false;
+}
+
+/*
+ * How long to look at the ring before sleeping, ns. A socket that was told a
+ * time spins for that time. Else it adapts, as KVM's halt polling does, see
+ * l5_spun(), and spins only while it waits for an answer: a task that has sent
+ * nothing since it last received may be about to send, and a poll that spins
+ * would keep it from that.
+ */
+static u64 l5_spin_time(struct l5_sock *l5, bool *adapt)
+{
+	int us = READ_ONCE(l5->spin_us);
+
+	*adapt = false;
+#ifdef CONFIG_NET_RX_BUSY_POLL
+	if (us < 0)
+		us = READ_ONCE(l5->sk.sk_ll_usec) ?: -1;
+#endif
+	if (us >= 0)
+		return l5_spin_ns(us, 0, 0);
+	us = l5_awaits(l5) ? READ_ONCE(l5->ln->spin_us) : 0;
+	*adapt = us;
+	return l5_spin_ns(-1, READ_ONCE(l5->spin_win),
+			  (u64)us * NSEC_PER_USEC);
+}
+
+/* Learn from a wait. */
+static void l5_spun(struct l5_sock *l5, u64 waited)
+{
+	u64 most = (u64)READ_ONCE(l5->ln->spin_us) * NSEC_PER_USEC;
+
+	WRITE_ONCE(l5->spin_win, l5_spin_learn(READ_ONCE(l5->spin_win), waited,
+					       most, most));
+}
+
+/*
+ * Look at the ring for a while. Not when another task, perhaps the peer, could
+ * use this CPU: then sleeping is the faster way.
+ */
+static bool l5_spin(struct l5_sock *l5, u64 start, u64 ns)
+{
+	int i;
+
+	l5_count(l5, L5_STAT_SPINS, 1);
+	while (single_task_running() && !need_resched() &&
+	       !signal_pending(current) && local_clock() - start < ns) {
+		for (i = 0; i < 32; i++) {
+			if (l5_ring_readable(l5))
+				return true;
+			cpu_relax();
+		}
+		if (l5_rx_ended(l5))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The socket that was polled last on each CPU; only ever compared. A task that
+ * polls one socket again and again waits for that socket.
+ */
+static DEFINE_PER_CPU(const void *, l5_polled);
+
+/* The longest spin in a poll, ns, whatever the option says: see below. */
+#define L5_POLL_SPIN_MAX	((u64)L5_SPIN_MOST)
+
+/**
+ * l5_poll_spin() - look at the ring for a while, for a task in epoll
+ * @l5: a socket in state L5_RINGS, with nothing to read
+ * @file: its file
+ *
+ * When a server waits in epoll, epoll asks once more about the socket that the
+ * server has just read, before it sleeps: that is the place to spin for it, by
+ * the same rule as in a receive. Not where several sockets take turns: they
+ * would spin one after the other.
+ *
+ * But epoll asks the same way for a program that is not going to wait; poll(),
+ * select() and io_uring ask when no task waits any more; and epoll asks with a
+ * mutex held that other tasks may need. So the spin is short; it is only for
+ * sockets that an epoll set watches; and it is not for a task that was told
+ * that there is nothing and asks again without having slept since.
+ *
+ * Context: process.
+ */
+void l5_poll_spin(struct l5_sock *l5, struct file *file)
+{
+	const void *last = this_cpu_xchg(l5_polled, l5);
+	unsigned long slept = READ_ONCE(current->nvcsw);
+	bool adapt, waits;
+	u64 ns;
+
+	if (!l5_file_watched(file))
+		return;
+	waits = READ_ONCE(l5->poll_task) != current ||
+		READ_ONCE(l5->poll_slept) != slept;
+	WRITE_ONCE(l5->poll_task, current);
+	WRITE_ONCE(l5->poll_slept, slept);
+	if (last != l5 || !waits || READ_ONCE(l5->polled) || !l5_awaits(l5))
+		return;
+	ns = min_t(u64, l5_spin_time(l5, &adapt), L5_POLL_SPIN_MAX);
+	if (!ns && !adapt)
+		return;
+	WRITE_ONCE(l5->polled, local_clock());
+	/* the task is told that there is something: it need not sleep */
+	if (ns && l5_spin(l5, l5->polled, ns))
+		WRITE_ONCE(l5->poll_task, NULL);
+}
+
+/**
+ * l5_poll_done() - data came after a poll that found none: learn how long that
+ *	took
+ * @l5: a socket in state L5_RINGS
+ */
+void l5_poll_done(struct l5_sock *l5)
+{
+	u64 start = READ_ONCE(l5->polled);
+
+	if (!start)
+		return;
+	WRITE_ONCE(l5->polled, 0);
+	l5_spun(l5, local_clock() - start);
+}
+
+/**
+ * l5_wait_rx() - wait for more to read: spin, then sleep
+ * @l5: a socket in state L5_RINGS
+ * @timeo: jiffies, and what is left of them
+ * @may_spin: whether to spin
+ * @seen: bytes that a peek left in place, and that do not count
+ *
+ * Context: may sleep.
+ * Return: as l5_sleep().
+ */
+int l5_wait_rx(struct l5_sock *l5, long *timeo, bool may_spin, size_t seen)
+{
+	bool adapt = false;
+	u64 start, ns = 0;
+	int err = 0;
+
+	l5_ring_owed(l5);
+	if (!*timeo) {
+		/* a task that asked once for all to be told polls no more */
+		l5_link_arm_rx(l5);
+		return l5_rx_ready(l5, seen) ? 0 : -EAGAIN;
+	}
+	if (may_spin)
+		ns = l5_spin_time(l5, &adapt);
+	if (!ns && !adapt)
+		return l5_sleep(l5, timeo, l5_link_arm_rx,
+				l5_rx_ready(l5, seen));
+	start = local_clock();
+	if (!ns || !l5_spin(l5, start, ns))
+		err = l5_sleep(l5, timeo, l5_link_arm_rx,
+			       l5_rx_ready(l5, seen));
+	if (adapt)
+		l5_spun(l5, local_clock() - start);
+	return err;
+}
