@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The kernel's clock: see clock.h. It is in the vDSO, an ELF file that the
- * kernel maps into each process and of which it says where it lies; nothing of
- * libc's is between, nor of what has taken libc's place.
+ * kernel maps into each process. The kernel also says where the file lies, so
+ * neither libc nor what has taken its place is between.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -51,7 +51,7 @@ static int clock_bare(clockid_t clock, struct timespec *t)
 int (*l5_clock_gettime)(clockid_t clock, struct timespec *t) = clock_bare;
 
 /**
- * struct vdso - what there is to look a name up in
+ * struct vdso - the tables in which a name is looked up
  * @base: to add to the addresses in the file
  * @sym: its symbols
  * @names: theirs
@@ -64,7 +64,7 @@ struct vdso {
 	uint32_t count;
 };
 
-/* How many symbols a table for lookups speaks of: the last one's chain ends. */
+/* The number of symbols in a hash table: the last one's chain ends there. */
 static uint32_t vdso_count(const uint32_t *gnu)
 {
 	const uint32_t *buckets = gnu + 4 + 2 * gnu[2];

@@ -2,10 +2,10 @@
 /*
  * The kernel's clock, whatever the program takes for the time.
  *
- * A program's clock_gettime() may be somebody else's, which stands still or
- * runs backwards; what waits by that waits for ever. And where it runs in a
- * machine that was stopped, even the kernel's may not move as it should: so
- * who waits counts as well.
+ * A program's clock_gettime() may be another library's, which stands still or
+ * runs backwards; a wait by such a clock never ends. In a machine that was
+ * stopped even the kernel's clock may not move as it should. So a waiting
+ * thread counts its looks as well.
  */
 #ifndef L5_CLOCK_H
 #define L5_CLOCK_H
@@ -14,8 +14,8 @@
 #include <time.h>
 
 /*
- * As clock_gettime(), but without errno: the kernel's own, found by
- * l5_clock_find(); until then the bare system call. Tests put theirs here.
+ * As clock_gettime(), but without errno: the kernel's own function, found by
+ * l5_clock_find(); until then the bare system call. Tests put their own here.
  */
 extern int (*l5_clock_gettime)(clockid_t clock, struct timespec *t);
 
@@ -34,7 +34,7 @@ uint64_t l5_map_now(void);
 /**
  * l5_since() - how much time went by
  * @now: from l5_map_now()
- * @start: likewise, and before
+ * @start: from l5_map_now(), before @now
  *
  * Return: nanoseconds; none by a clock that ran backwards.
  */

@@ -26,7 +26,7 @@ static void close_keep(int fd)
 	errno = saved;
 }
 
-/* Who asks for a transport wants that one, so what is not understood fails. */
+/* A user who names a transport wants that one: what is not understood fails. */
 static int read_env(int *force, int *wait)
 {
 	*force = l5_env_transport(secure_getenv(L5_ENV_TRANSPORT));
@@ -66,7 +66,7 @@ int l5_socket(int domain, int flags)
 	}
 	flags |= SOCK_STREAM;
 	fd = syscall(SYS_socket, l5_family(), flags, proto);
-	/* of a plain socket the bootstrap is all there is, whatever is asked */
+	/* a plain socket has its bootstrap alone, whatever is asked for */
 	if (fd < 0 && errno == EAFNOSUPPORT)
 		return syscall(SYS_socket, domain, flags, 0);
 	if (fd >= 0 && l5_family_labels())

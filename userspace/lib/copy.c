@@ -2,13 +2,13 @@
 /*
  * Payloads into and out of rings.
  *
- * Going in they go past the caches. Lines that are dirty in this CPU's are slow
- * to get for the one that will read them; those in memory it reads ahead.
- * Measured, bulk between two cores is three times as fast.
+ * On their way in payloads go past the caches. Lines that are dirty in this
+ * CPU's caches are slow to get for the CPU that will read them; lines in memory
+ * it reads ahead. Measured, bulk between two cores is three times as fast.
  *
- * Coming out they stay in the caches, where the reader will want them, but for
- * one that fills more memory than these hold: there each line would be read
- * before it is overwritten, for nothing.
+ * On their way out they stay in the caches, where the reader will want them. A
+ * reader that fills more memory than the caches hold is the exception: there
+ * each line would be read before it is overwritten, for nothing.
  *
  * A CPU that is emulated instruction by instruction has no caches to go past,
  * and its vector registers are memory: there every byte moves twice for each
@@ -27,7 +27,7 @@
 #include "copy.h"
 
 #define LINE	64
-/* what the CPU reads ahead by itself ends with each page */
+/* the CPU reads ahead by itself no further than to the end of a page */
 #define AHEAD	"512"
 /* From so many bytes on the CPU's own string moves are the fastest. */
 #define STRING	1024u
@@ -45,7 +45,7 @@ bool l5_copy_fault(int sig, siginfo_t *si, void *ucontext)
 	const struct l5_copy_entry *e;
 	greg_t *ip = &((ucontext_t *)ucontext)->uc_mcontext.gregs[REG_RIP];
 
-	/* what somebody sent is not about an instruction */
+	/* a signal that a process sent is not about an instruction */
 	if ((sig != SIGSEGV && sig != SIGBUS) || si->si_code <= 0)
 		return false;
 	for (e = __start_l5_copy_table; e < __stop_l5_copy_table; e++) {
@@ -116,7 +116,7 @@ bool l5_copy_fault(int sig, siginfo_t *si, void *ucontext)
 /**
  * l5_copy_emulated() - is this CPU QEMU's code generator?
  *
- * One that KVM runs in a virtual machine is a real one.
+ * A CPU that KVM runs in a virtual machine is a real one.
  */
 bool l5_copy_emulated(void)
 {

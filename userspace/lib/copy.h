@@ -7,8 +7,8 @@
  * not to be written, or of a file that is shorter by now. The kernel copies
  * with a table that says, of each instruction that may fault, where to go on;
  * so does this. A handler of SIGSEGV and SIGBUS that asks l5_copy_fault() first
- * makes such a copy return false, with any part of it done: then nothing is to
- * be made of the bytes, and the system call says what is wrong with the memory.
+ * makes such a copy return false, with any part of it done. Then the bytes are
+ * not to be used, and the system call says what is wrong with the memory.
  * Without such a handler, or if the thread blocks these signals, the process
  * ends as by any other access. So it does on other CPUs than x86-64, and under
  * the sanitizers, which want to see each access.
@@ -32,7 +32,7 @@
 /**
  * struct l5_copy_entry - an instruction that may fault, and where to go on
  * @at: its address, as the distance from this field
- * @to: the other one, likewise
+ * @to: the address to go on at, as the distance from this field
  */
 struct l5_copy_entry {
 	int32_t at;
@@ -43,16 +43,17 @@ struct l5_copy_entry {
  * l5_copy_fault() - did a copy touch what is no memory?
  * @sig: SIGSEGV or SIGBUS
  * @si: what the handler got
- * @ucontext: likewise; changed so that the copy returns false
+ * @ucontext: what the handler got; changed so that the copy returns false
  *
  * Context: a signal handler, also of a thread that was never here.
- * Return: whether it was a copy's, and all is done once the handler returns.
+ * Return: whether the fault was a copy's. Then all is done once the handler
+ * returns.
  */
 bool l5_copy_fault(int sig, siginfo_t *si, void *ucontext);
 
 #if L5_COPY_FIXUP
 
-/* Of the instruction at a label: go on at another one */
+/* The table's entry for the instruction at a label: go on at another label */
 #define L5_COPY_ENTRY(at, to)						\
 	".pushsection l5_copy_table, \"a\"\n\t"				\
 	".balign 4\n\t"							\
@@ -142,7 +143,7 @@ fault:
 /* From so many bytes on it is worth asking how. */
 #define L5_COPY_LARGE	960u
 
-/* Who has walked so far through memory will not find it in a cache. */
+/* A reader that walked so far through memory finds it in no cache. */
 #define L5_COPY_COLD	(32ul << 20)
 
 /**

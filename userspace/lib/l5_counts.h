@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * How many there are of what uapi/l5.h numbers, as far as is known here: a
- * kernel may have more, which is why it is not said there.
+ * How many transports, reasons and the like uapi/l5.h numbers, as far as is
+ * known here. A kernel may have more, so uapi/l5.h does not say it.
  */
 #ifndef L5_COUNTS_H
 #define L5_COUNTS_H

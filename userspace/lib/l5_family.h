@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which number AF_L5 has on this machine.
+ * The number that AF_L5 has on this machine.
  */
 #ifndef L5_FAMILY_H
 #define L5_FAMILY_H
@@ -15,8 +15,8 @@
 /**
  * l5_family_loaded() - the number that the loaded module has
  *
- * Bare system calls and no stdio, since the preload library asks this inside
- * of somebody's socket(): that is no cancellation point, may run in a signal
+ * Bare system calls and no stdio, since the preload library asks this inside of
+ * the program's socket(). That is no cancellation point, may run in a signal
  * handler or a vfork() child, and must not allocate. Keeps errno.
  *
  * Return: the number, or -1 if the module is not loaded or sysfs not visible.
@@ -47,7 +47,8 @@ static inline int l5_family_loaded(void)
 /**
  * l5_family() - the number to give to socket()
  *
- * Return: the loaded module's, else the default, which nothing has yet.
+ * Return: the loaded module's number, else the default, which no family has
+ * yet.
  */
 static inline int l5_family(void)
 {
@@ -57,7 +58,7 @@ static inline int l5_family(void)
 }
 
 /**
- * l5_family_labels() - has a new socket to be asked something before its use?
+ * l5_family_labels() - does a new socket need a question before its use?
  *
  * SELinux gives a socket its class too early for the kernel module, which sets
  * it right when it is first asked for an option of SOL_L5. Keeps errno.

@@ -30,7 +30,7 @@ struct l5_mailbox;
 /**
  * struct l5_event - what l5_wait_any() waits for, as struct pollfd
  * @conn: a connection, or NULL to leave this entry out
- * @events: POLLIN, POLLOUT, POLLRDHUP and what else poll(2) knows
+ * @events: POLLIN, POLLOUT, POLLRDHUP and others that poll(2) knows
  * @revents: what came of it, as poll(2) would say
  */
 struct l5_event {
@@ -65,7 +65,7 @@ int l5_listen(const char *host, const char *port, int backlog);
 /**
  * l5_connect() - make a socket, connect and map it
  * @host: as of l5_listen()
- * @port: likewise
+ * @port: as of l5_listen()
  * @flags: SOCK_NONBLOCK for what comes after, SOCK_CLOEXEC
  *
  * Return: a connection for l5_close(), or NULL with errno.
@@ -73,7 +73,7 @@ int l5_listen(const char *host, const char *port, int backlog);
 struct l5_conn *l5_connect(const char *host, const char *port, int flags);
 
 /**
- * l5_connect_addr() - likewise, with an address
+ * l5_connect_addr() - make a socket, connect it to an address and map it
  * @addr: of family AF_INET, AF_INET6 or AF_UNIX
  * @len: of it
  * @flags: as of l5_connect()
@@ -156,7 +156,7 @@ int l5_set_nonblock(struct l5_conn *c, bool on);
  * l5_set_wait() - how to wait before sleeping
  * @c: the connection
  * @spin_us: look for so long; -1: as long as it has paid lately
- * @yields: then yield the CPU so often; -1: likewise
+ * @yields: then yield the CPU so often; -1: as often as it has paid lately
  *
  * The default is the environment's L5_SPIN_US and L5_YIELDS, or -1 and -1.
  */
@@ -278,9 +278,9 @@ int l5_wait_any(struct l5_event *e, int n, int timeout);
  * For a signal handler. A call of this library that waits looks at the rings
  * before it sleeps in the kernel, and the library hears of no signals there.
  * After this the call that the handler interrupted, if it has nothing to
- * return, returns -1 with EINTR instead of sleeping; one that returns anyway is
- * not affected, nor is a later one. A call that slept is for the kernel to end,
- * as it does if the handler was set without SA_RESTART.
+ * return, returns -1 with EINTR instead of sleeping. A call that returns anyway
+ * is not affected, nor is a later call. A call that slept is ended by the
+ * kernel, if the handler was set without SA_RESTART.
  *
  * Async-signal-safe; leaves errno as it was.
  */
@@ -309,9 +309,10 @@ void l5_mailbox_close(struct l5_mailbox *b);
  * @b: the mailbox
  * @c: accepted from its listener; until l5_unmap() or l5_close()
  *
- * A connection that is not mapped yet is attached once it is. One that has no
- * byte, as all that are not by RDMA, never is, and no harm is done. What has
- * come by then counts as just come.
+ * A connection that is not mapped yet is attached once it is mapped. A
+ * connection without a byte, as all that RDMA does not carry, is never
+ * attached, and no harm is done. Bytes that have come by then count as just
+ * come.
  *
  * Return: 0, or -1 with errno: EBUSY if it was attached before, EINVAL if @b
  * is a parent's.
@@ -322,7 +323,7 @@ int l5_mailbox_attach(struct l5_mailbox *b, struct l5_conn *c);
  * l5_conn_mailbox() - the number of a connection's byte
  * @c: the connection
  *
- * Return: from 0 on, or -1: it is not, or not yet, one of a mailbox.
+ * Return: from 0 on, or -1: it has no byte in a mailbox, or none yet.
  */
 int l5_conn_mailbox(struct l5_conn *c);
 

@@ -20,10 +20,10 @@
 #endif
 
 /*
- * What is looked at changes at any time: each word is loaded once in a call,
- * which the compiler cannot merge with others. Nothing but a mask comes of it,
- * and what it says is found out again by an exchange; so it is no race, which
- * ThreadSanitizer cannot know.
+ * The words that are looked at change at any time: each is loaded once in a
+ * call, which the compiler cannot merge with others. The result is a mask
+ * alone, and an exchange finds out again what it says. So this is no race;
+ * ThreadSanitizer cannot know that.
  */
 #define L5_NOSAN __attribute__((no_sanitize("thread"), noinline))
 
@@ -155,7 +155,7 @@ struct l5_mailbox *l5_mailbox_over(uint8_t *byte, uint32_t size)
 	return b;
 }
 
-/* Others have reasons of their own not to be mapped, or a file is there. */
+/* Is it of AF_L5? Other files refuse a mapping for reasons of their own. */
 static bool mailbox_able(int fd)
 {
 	socklen_t len = sizeof(int);
@@ -169,7 +169,7 @@ static bool mailbox_able(int fd)
 	return false;
 }
 
-/* One that does not answer for RDMA, if it is one. */
+/* A listener that does not answer for RDMA, if it is a listener. */
 static bool mailbox_listens(int fd)
 {
 	socklen_t len = sizeof(int);
@@ -252,7 +252,7 @@ bool l5_mailbox_join(struct l5_mailbox *b, struct l5_conn *c, uint32_t i)
 	       !__atomic_compare_exchange_n(&b->lines, &lines, want, false,
 					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
-	/* what came before has not set it, or was cleared */
+	/* records that came before did not set it, or it was cleared */
 	l5_mailbox_set(b, i);
 	return true;
 }
@@ -305,7 +305,7 @@ int l5_mailbox_poll(struct l5_mailbox *b, struct l5_conn **ready, int max)
 		errno = EINVAL;
 		return -1;
 	}
-	/* who was reported last comes last */
+	/* connections that were reported last come last */
 	n = poll_part(b, turn, b->size, ready, max);
 	if (n < max && turn)
 		n += poll_part(b, 0, turn, ready + n, max - n);

@@ -4,27 +4,28 @@
  * carries, which the peer's host sets after each record (Fent et al., ICDE
  * 2020, figure 9). So 64 connections are looked at in one cache line.
  *
- *   peer's host                             who looks
+ *   peer's host                             the thread that looks
  *
  *   WRITE record                            EXCHANGE byte = 0        (BB)
  *   WRITE byte = not 0           (CC)       FULL BARRIER
  *                                           LOAD header of the record
  *
  *   CC pairs with BB: a queue pair's WRITEs take effect in their order with a
- *     device for which the peer was told so (kmod/order.c); else, and for the
- *     end of a connection (AR, kmod/mailbox.c), it is this host's kernel that
- *     sets the byte, by a store that releases what is before it. If the
- *     exchange took the byte away the record is there for who looks next. If
- *     the header is not there yet, then the byte is set after it was cleared,
- *     and stays. The other way about, header first, it would be lost.
+ *     device for which the peer was told so (kmod/rdma/order.c); else, and for
+ *     the end of a connection (AR, kmod/far/mailbox.c), it is this host's
+ *     kernel that sets the byte, by a store that releases what is before it.
+ *     If the exchange took the byte away the record is there for the next look.
+ *     If the header is not there yet, then the byte is set after it was
+ *     cleared, and stays. In the other order, header first, the byte would be
+ *     lost.
  *
  * A byte that is set says that it is worth while to look, and nothing else. The
- * peer's host may set it at any time to any value; that costs the look. What
- * has no byte, or is no news of records, such as the end of a connection, is
- * for the state page and the kernel to say.
+ * peer's host may set it at any time to any value; that costs the look. The
+ * state page and the kernel tell of all else: connections without a byte, and
+ * news other than records, such as the end of a connection.
  *
- * Who looks may set a byte, too: then it will look again. That is how
- * l5_wait_any() remembers what it reported and was not read.
+ * The thread that looks may set a byte, too: then it will look again. That is
+ * how l5_wait_any() remembers what it reported and was not read.
  */
 #ifndef L5_MAILBOX_H
 #define L5_MAILBOX_H
@@ -50,7 +51,7 @@ struct l5_scan {
 			     unsigned int end, uint64_t *mask);
 };
 
-/* All there are, the best first; one that is always usable, and NULL. */
+/* All ways there are, the best first; the last is always usable; then NULL. */
 extern const struct l5_scan l5_scans[];
 
 /**
@@ -58,14 +59,15 @@ extern const struct l5_scan l5_scans[];
  * @byte: the bytes
  * @size: how many there are, a multiple of L5_MAILBOX_LINE
  * @scan: how to look at them
- * @lines: there is no connection in those behind
+ * @lines: lines from here on have no connection
  * @turn: where l5_mailbox_poll() begins
- * @calls: of l5_wait_any(), to look now and then at what has not its byte set
+ * @calls: of l5_wait_any(), to look now and then at entries whose byte is not
+ * set
  * @life: see l5_map_mine()
- * @ref: the program, and connections
+ * @ref: references of the program and of connections
  * @mapped: is @byte to be unmapped?
- * @at: where it was in the array last given to l5_wait_any()
- * @conn: whose byte it is, or NULL
+ * @at: of each byte: its entry in the array last given to l5_wait_any()
+ * @conn: of each byte: the connection that has it, or NULL
  */
 struct l5_mailbox {
 	uint8_t *byte;
@@ -104,7 +106,7 @@ void l5_mailbox_put(struct l5_mailbox *b);
  */
 bool l5_mailbox_join(struct l5_mailbox *b, struct l5_conn *c, uint32_t i);
 
-/* And has it no more */
+/* The connection has the byte no more */
 void l5_mailbox_leave(struct l5_mailbox *b, struct l5_conn *c, uint32_t i);
 
 /* Was it mapped in this process, or in a parent? */

@@ -18,7 +18,7 @@
 
 enum { PAGE = 4096, PAGES = 4 };
 
-/* What an end needs of its connection: in l5_map.priv */
+/* What an end needs to know of its connection: in l5_map.priv */
 struct native_end {
 	struct l5_native *k;
 	int end;
@@ -177,7 +177,7 @@ static int native_views(struct native_end *e, struct l5_map_mem *mem)
 	mem->state = native_part(k, &at, PAGE, 0, PROT_READ, k->state[i]);
 	mem->tx = native_part(k, &at, k->size, 1, rw, k->data[i]);
 	mem->rx = native_part(k, &at, k->size, 1, PROT_READ, k->data[!i]);
-	/* if not, the area stays: a hole in it may be another thread's now */
+	/* if not, the area stays: a hole may be another thread's by now */
 	return mem->own && mem->peer && mem->state && mem->tx && mem->rx ?
 	       0 : -1;
 }
@@ -275,46 +275,100 @@ void l5_native_died(struct l5_native *k, int end, uint32_t id)
 	native_wake(&k->ctrl[!end]->tx_wait);
 }
 
+/**
+ * struct transfer - all of a buffer, one way
+ * @wait: how it waits
+ * @m: the end
+ * @buf: what is left of the buffer
+ * @len: bytes of that
+ */
+struct transfer {
+	struct l5_wait wait;
+	struct l5_map *m;
+	uint8_t *buf;
+	size_t len;
+};
+
+static ssize_t native_moved(struct transfer *t, ssize_t n)
+{
+	if (n <= 0)
+		return n;
+	t->wait.fruitless = 0;
+	t->buf += n;
+	t->len -= n;
+	return 1;
+}
+
+static ssize_t send_attempt(struct l5_wait *w)
+{
+	struct transfer *t = l5_call_of(w, struct transfer);
+	ssize_t n = 1;
+
+	while (t->len && n > 0)
+		n = native_moved(t, l5_map_send1(t->m, -1, t->buf, t->len));
+	return n;
+}
+
+static bool send_look(struct l5_wait *w)
+{
+	struct transfer *t = l5_call_of(w, struct transfer);
+
+	return l5_map_wait_tx(t->m, &w->start, w->seen);
+}
+
+static ssize_t send_rest(struct l5_wait *w, ssize_t why)
+{
+	struct transfer *t = l5_call_of(w, struct transfer);
+
+	if (why != L5_TRY_AGAIN)
+		return -1;
+	l5_native_sleep_tx(t->m, -1);
+	if (w->vain)
+		l5_map_woke_tx(t->m, w->start);
+	return L5_TRY_AGAIN;
+}
+
+static ssize_t recv_attempt(struct l5_wait *w)
+{
+	struct transfer *t = l5_call_of(w, struct transfer);
+	ssize_t n = 1;
+
+	while (t->len && n > 0)
+		n = native_moved(t, l5_map_recv1(t->m, -1, t->buf, t->len));
+	return n;
+}
+
+static bool recv_look(struct l5_wait *w)
+{
+	struct transfer *t = l5_call_of(w, struct transfer);
+
+	return l5_map_wait_rx(t->m, &w->start, w->seen);
+}
+
+static ssize_t recv_rest(struct l5_wait *w, ssize_t why)
+{
+	struct transfer *t = l5_call_of(w, struct transfer);
+
+	if (why != L5_TRY_AGAIN)
+		return -1;
+	l5_native_sleep_rx(t->m, -1);
+	if (w->vain)
+		l5_map_woke_rx(t->m, w->start);
+	return L5_TRY_AGAIN;
+}
+
 bool l5_native_send(struct l5_map *m, const void *buf, size_t len)
 {
-	uint64_t start;
-	ssize_t n;
+	struct transfer t = { .m = m, .buf = (uint8_t *)buf, .len = len };
 
-	while (len) {
-		n = l5_map_send1(m, -1, buf, len);
-		if (n == L5_TRY_AGAIN) {
-			if (!l5_map_wait_tx(m, &start, l5_signals)) {
-				l5_native_sleep_tx(m, -1);
-				l5_map_woke_tx(m, start);
-			}
-			continue;
-		}
-		if (n < 0)
-			return false;
-		buf = (const uint8_t *)buf + n;
-		len -= n;
-	}
-	return true;
+	l5_wait_begin(&t.wait);
+	return l5_wait_loop(&t.wait, send_attempt, send_look, send_rest) > 0;
 }
 
 bool l5_native_recv(struct l5_map *m, void *buf, size_t len)
 {
-	uint64_t start;
-	ssize_t n;
+	struct transfer t = { .m = m, .buf = buf, .len = len };
 
-	while (len) {
-		n = l5_map_recv1(m, -1, buf, len);
-		if (n == L5_TRY_AGAIN) {
-			if (!l5_map_wait_rx(m, &start, l5_signals)) {
-				l5_native_sleep_rx(m, -1);
-				l5_map_woke_rx(m, start);
-			}
-			continue;
-		}
-		if (n < 0)
-			return false;
-		buf = (uint8_t *)buf + n;
-		len -= n;
-	}
-	return true;
+	l5_wait_begin(&t.wait);
+	return l5_wait_loop(&t.wait, recv_attempt, recv_look, recv_rest) > 0;
 }

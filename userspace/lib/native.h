@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A connection in a memfd, without AF_L5: for tests and measurements of the
- * rings on a machine that has no module. What the kernel would do is done with
- * futexes by whoever calls. Not part of the library.
+ * rings on a machine that has no module. The callers do with futexes what the
+ * kernel would do. Not part of the library.
  */
 #ifndef L5_NATIVE_H
 #define L5_NATIVE_H
@@ -27,7 +27,7 @@ struct l5_native {
 	size_t len;
 };
 
-/* A new connection, or one that another process made: NULL with errno. */
+/* A new connection, or another process's: NULL with errno. */
 struct l5_native *l5_native_new(uint32_t size);
 struct l5_native *l5_native_open(int fd);
 void l5_native_free(struct l5_native *k);

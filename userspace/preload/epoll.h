@@ -3,6 +3,8 @@
 #ifndef L5_EPOLL_H
 #define L5_EPOLL_H
 
+#include <stdbool.h>
+
 struct ep;
 struct reg;
 
@@ -31,10 +33,20 @@ void ep_shared(struct ep *ep);
 void ep_start(int ask_us);
 
 /**
- * ep_polled() - somebody waits for the set itself, in poll() or select()
+ * ep_polled() - a thread waits for the set itself, in poll() or select()
  * @ep: the set
  */
 void ep_polled(struct ep *ep);
+
+/**
+ * ep_polled_all() - a thread waits in poll() or select(), perhaps for a set
+ */
+void ep_polled_all(void);
+
+/**
+ * ep_any() - have there been sets?
+ */
+bool ep_any(void);
 
 /**
  * ep_before_fork() - all sets are about to be shared with a child

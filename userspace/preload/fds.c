@@ -3,19 +3,20 @@
  * Descriptors that are made, copied, changed and closed.
  *
  * The table forgets a number before the kernel closes or replaces it, see
- * fdtab.h. Not wrapped, because what they make is learnt by use: open(), pipe()
- * and all the others that never make a socket of ours, pidfd_getfd(), and what
- * is inherited. dup() inside of libc, in posix_spawn() and popen(), is done in
- * a child that soon is another program.
+ * fdtab.h. Calls are not wrapped whose descriptors are learnt by use: open(),
+ * pipe() and all the others that never make a socket of ours, and
+ * pidfd_getfd(); nor is what is inherited noted. dup() inside of libc, in
+ * posix_spawn() and popen(), is done in a child that soon is another program.
  *
  * O_NONBLOCK is followed here, so that EAGAIN can be answered without asking.
  * Options that only the kernel can keep, SO_RCVLOWAT and O_ASYNC, leave the
- * socket to it from then on.
+ * socket to the kernel from then on.
  *
  * A thread that gets a table of descriptors of its own, by unshare(), clone()
  * or close_range(), ends all mapping in the process: one number would be two
- * things. By a system call of the program's own that is not seen, and then such
- * a thread must not use numbers that are a mapped socket's in another's.
+ * things. If the program does so by a system call of its own, that is not seen.
+ * Then such a thread must not use numbers that are a mapped socket's in another
+ * thread's table.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -51,7 +52,7 @@ EXPORT int close(int fd)
 
 EXPORT int __close(int fd) __attribute__((alias("close")));
 
-/* What glibc knows: nobody else is here. */
+/* What glibc knows: there is no other thread. */
 extern char __libc_single_threaded;
 #pragma weak __libc_single_threaded
 
@@ -151,7 +152,7 @@ EXPORT int dup2(int from, int to)
 #ifdef SYS_dup2
 	int ret;
 
-	/* of equals it only says whether there is such a descriptor */
+	/* of equal numbers it only says whether there is such a descriptor */
 	if (from != to)
 		fd_new(to);
 	/* a filter of system calls may know this one alone */
@@ -173,7 +174,7 @@ EXPORT int __dup2(int from, int to)
 
 /*
  * O_ASYNC is set: the kernel does not tell the module. A look at the socket
- * does, and from then on a peer that sends by a mapped ring rings its bell.
+ * tells it, and from then on a peer that sends by a mapped ring rings its bell.
  */
 static void async_on(int fd)
 {
@@ -221,7 +222,7 @@ EXPORT int fcntl64(int fd, int cmd, ...)
 EXPORT int fcntl(int fd, int cmd, ...) __attribute__((alias("fcntl64")));
 EXPORT int __fcntl(int fd, int cmd, ...) __attribute__((alias("fcntl64")));
 
-/* FIONREAD and the like are the kernel's, which knows the ring too. */
+/* FIONREAD and the like are left to the kernel, which knows the ring too. */
 EXPORT int ioctl(int fd, unsigned long cmd, ...)
 {
 	va_list ap;

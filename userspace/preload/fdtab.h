@@ -9,24 +9,25 @@
  *	struct sock	a mapped socket; shared by descriptors made with dup()
  *	struct ep	an epoll set
  *
- * To put a word back to 0 is always right, whoever does it and whenever: what
+ * To put a word back to 0 is always right, in any thread and at any time: what
  * is not known goes to the kernel, which is coherent with what is mapped, and
- * is learnt again. All who close, or replace, a descriptor do it before the
- * kernel gives the number to somebody else. Should one be closed behind our
- * back (a system call of the program's own, io_uring, a library that has libc's
- * functions from elsewhere) the kernel tells in the state page of its socket,
- * see L5_IOC_WATCH. So the entry of each number has what the kernel said when
- * the number was last known to mean the socket, and as soon as that differs
- * from what is in the page, the kernel is asked once more, before a byte moves.
+ * is learnt again. All functions that close, or replace, a descriptor do it
+ * before the kernel gives the number to another file. Should a descriptor be
+ * closed behind our back (a system call of the program's own, io_uring, a
+ * library that has libc's functions from elsewhere) the kernel tells in the
+ * state page of its socket, see L5_IOC_WATCH. So the entry of each number has
+ * what the kernel said when the number was last known to mean the socket, and
+ * as soon as that differs from what is in the page, the kernel is asked once
+ * more, before a byte moves.
  *
  * What is watched is a table of descriptors. A process whose threads do not all
  * have the same (unshare(), clone()) maps nothing from then on.
  *
  * Looking up needs no lock: a thread publishes the object that it is about to
- * use, and looks whether it is still in the table; who took it out makes every
- * CPU pass a barrier, membarrier(2), and frees what no thread has published.
- * So the costs are with close(). Signals wait for the end of a use, see
- * signal.h. A handler that interrupts one nevertheless has its own place to
+ * use, and looks whether it is still in the table; the thread that took it out
+ * makes every CPU pass a barrier, membarrier(2), and frees what no thread has
+ * published. So the costs are with close(). Signals wait for the end of a use,
+ * see signal.h. A handler that interrupts one nevertheless has its own place to
  * publish, one further.
  *
  * A child of fork() has none of its parent's mappings: it notices by a page
@@ -62,8 +63,8 @@ enum {
 #define FD_EP		((uintptr_t)4)
 
 /*
- * Of a count: it was made in this process, after so many forks that are in the
- * upper half. Nobody else can have changed its O_NONBLOCK.
+ * Of a count: the socket was made in this process, after as many forks as the
+ * upper half says. No other process can have changed its O_NONBLOCK.
  */
 #define FD_MADE		((uintptr_t)8)
 /* Of a count: an &enum l5_side. */
@@ -78,7 +79,7 @@ enum {
  * struct fd_entry - what is known of a descriptor
  * @word: see above
  * @reg: in which epoll set it was first registered, or NULL
- * @watch: of a mapped socket: it is one as long as l5_map_watched() says this
+ * @watch: of a mapped socket: @word holds as long as l5_map_watched() says this
  *
  * No two sockets ever say the same, so @watch need not change with @word: it
  * is right, or leads to a question.
@@ -98,12 +99,12 @@ enum {
 /**
  * struct sock - a mapped socket
  * @map: its rings
- * @stat: where its calls are counted, or NULL: nobody asked
+ * @stat: where its calls are counted, or NULL: not asked for
  * @refs: words that point here
  * @flags: SOCK_NONBLOCKING, SOCK_PLAIN, SOCK_NAMES
  * @forks: what fd_forks is as long as it is this process's alone
- * @error: of a send that had moved something before, for the next one to tell
- * @side: which end of the connection it is; set before anyone finds it
+ * @error: of a call that had moved something before, for the next one to tell
+ * @side: which end of the connection it is; set before any thread finds it
  * @next: among those to be freed
  */
 struct sock {
@@ -154,16 +155,16 @@ static inline bool fd_is_sock(uintptr_t word)
 /**
  * fd_own_begin() - begin to make calls that the program did not ask for
  *
- * Where it is not by a socket's use that others see that. May be nested; any
- * thread that is becoming careful waits for fd_own_end(), so nobody sleeps
- * until then.
+ * Where no use of a socket shows that to other threads. May be nested; any
+ * thread that is becoming careful waits for fd_own_end(), so no thread may
+ * sleep until then.
  *
  * Return: false if none are to be made; then there is nothing to end.
  */
 bool fd_own_begin(void);
 
 /**
- * fd_own_end() - no more of them
+ * fd_own_end() - no more such calls
  */
 void fd_own_end(void);
 
@@ -190,14 +191,14 @@ bool fd_wait_for(struct l5_adapt *a, bool (*ready)(const void *arg),
 }
 
 /**
- * fd_settle() - nobody is to make such calls any more: wait until nobody does
+ * fd_settle() - no thread is to make such calls any more: wait until none does
  *
  * After sandbox_terms say so. Tells the kernel all that it does not know.
  */
 void fd_settle(void);
 
 /**
- * fd_left() - likewise, without waiting
+ * fd_left() - fd_settle() without waiting
  */
 void fd_left(void);
 
@@ -210,7 +211,7 @@ void fd_left(void);
 void fd_start(int map_after, int maps_max);
 
 /**
- * fd_live() - the rest of it, which takes calls that a filter may refuse
+ * fd_live() - the rest of the start, which takes calls that a filter may refuse
  */
 void fd_live(void);
 
@@ -289,54 +290,70 @@ static inline bool sock_alone(const struct sock *s)
 	       atomic_load_explicit(&fd_forks, memory_order_relaxed);
 }
 
+/**
+ * sock_ready() - what could be done without waiting?
+ * @s: a socket in use
+ * @want: as of l5_map_ready()
+ *
+ * Return: as l5_map_ready(). An option that only system calls keep has the
+ * kernel asked, too.
+ */
+static inline __attribute__((always_inline))
+unsigned int sock_ready(const struct sock *s, unsigned int want)
+{
+	unsigned int got = l5_map_ready(s->map, want);
+
+	if (l5_unlikely(atomic_load_explicit(&s->flags, memory_order_relaxed) &
+			SOCK_PLAIN))
+		got |= L5_READY_ASK;
+	return got;
+}
+
 /* Does user space know all that poll() would? */
 static inline bool sock_clean(const struct sock *s)
 {
-	return !(l5_load_acquire(&s->map->state->flags) &
-		 (L5_MAP_TX_STOP | L5_MAP_RX_STOP)) &&
-	       !(atomic_load_explicit(&s->flags, memory_order_relaxed) &
-		 SOCK_PLAIN);
+	return !(sock_ready(s, 0) & L5_READY_ASK);
 }
 
 /**
  * fd_forget() - a descriptor is about to be closed
- * @fd: which
+ * @fd: the descriptor
  */
 void fd_forget(int fd);
 
 /**
  * fd_new() - a descriptor was just received, or is about to be replaced
- * @fd: which
+ * @fd: the descriptor
  */
 void fd_new(int fd);
 
 /**
  * fd_made() - a socket was just made by socket()
- * @fd: which
+ * @fd: the descriptor
  * @other: it is none of AF_L5's
  */
 void fd_made(int fd, bool other);
 
 /**
  * fd_accepted() - a socket was just made by accept()
- * @fd: which
+ * @fd: the descriptor
  */
 void fd_accepted(int fd);
 
 /**
  * fd_leave() - a socket is never to be mapped, and that was said
- * @fd: which
+ * @fd: the descriptor
  */
 void fd_leave(int fd);
 
 /**
- * fd_shared() - another process has it now too
- * @fd: which
+ * fd_shared() - another process has the socket now too
+ * @fd: the descriptor
  */
 void fd_shared(int fd);
 
 /**
- * fd_forget_range() - many are closed
+ * fd_forget_range() - many descriptors are closed
  * @first: the first of them
  * @last: the last of them
  */
@@ -351,7 +368,7 @@ void fd_copy(int from, int to);
 
 /**
  * fd_set_ep() - a descriptor is an epoll set
- * @fd: which
+ * @fd: the descriptor
  * @ep: the set, aligned to 8
  */
 void fd_set_ep(int fd, void *ep);
@@ -383,7 +400,7 @@ struct fd_entry *fd_entry_make(int fd);
 
 /**
  * fd_flag() - a file status flag was set or cleared
- * @fd: which
+ * @fd: the descriptor
  * @flag: SOCK_NONBLOCKING or SOCK_PLAIN
  * @on: what it is now
  */

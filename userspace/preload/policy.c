@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Which sockets may be on AF_L5, and which mapped: see policy.h. */
+/* The choice of sockets for AF_L5, and of those to map: see policy.h. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -21,17 +21,17 @@
 #include "sandbox.h"
 #include "say.h"
 
-/* Those about this program, up to the first that always matches. */
+/* The rules about this program, up to the first that always matches. */
 static struct l5_rule rules[L5_RULES_MAX];
 static int rules_n;
-/* What applies when none does. */
+/* What applies when no rule does. */
 static enum l5_action fallback = L5_ACT_FULL;
 static const char by_policy[] = "the policy says so";
 static const char by_mode[] = "the mode is socket";
 static const char *why = by_policy;
 static atomic_int have_read;
 
-/* Nothing is mapped, whatever they say. */
+/* Nothing is mapped, whatever the rules say. */
 static bool no_maps;
 
 static char exe[PATH_MAX];
@@ -39,7 +39,7 @@ static bool complete;
 /* A rule about all of the program, not l5run, says what applies. */
 static bool ruled;
 
-/* What comes next cannot be kept, and may be to turn something off. */
+/* Rules that come next cannot be kept, and may be to turn something off. */
 static void give_up(const char *where, int number, const char *what)
 {
 	if (complete)
@@ -116,7 +116,7 @@ static void take_text(long fd, const char *path, char *text, size_t size)
 		fault = "cannot be read";
 	else if (len > L5_CONF_MAX)
 		fault = "too long";
-	/* a line of which there is only a part says something else */
+	/* a part of a line says something else */
 	while (fault && len && text[len - 1] != '\n')
 		len--;
 	lines = take_lines(text, len, '\n', path);
@@ -167,7 +167,7 @@ static void take_files(void)
 	take_file(L5_CONF_ETC, false);
 }
 
-/* A filter that nobody knows may not allow the call: then as it was started. */
+/* An unknown filter may not allow the call: then the name it was started by. */
 static void read_exe(void)
 {
 	const char *s;
@@ -215,7 +215,7 @@ void policy_read(void)
 	errno = saved;
 }
 
-/* Some rule, or what applies without, is at least so much. */
+/* Does a rule, or what applies without one, allow at least so much? */
 static bool any(enum l5_action least)
 {
 	int i;
@@ -264,7 +264,7 @@ const char *policy_mode(void)
 		       "mode full: as the program was started";
 }
 
-/* An address as rules have it; NULL if it is of another kind. */
+/* A socket's address as rules have it; NULL if it is of another kind. */
 static const uint8_t *place(const struct sockaddr *sa, socklen_t len,
 			    uint8_t *address, uint16_t *port)
 {
@@ -292,7 +292,7 @@ static const uint8_t *place(const struct sockaddr *sa, socklen_t len,
 	return address;
 }
 
-/* By the one address or the other; either may be NULL. */
+/* A decision by the one address or the other; either may be NULL. */
 static enum l5_action decide(const struct sockaddr *sa, socklen_t len,
 			     const struct sockaddr *sb, socklen_t lenb)
 {
@@ -331,7 +331,7 @@ bool policy_connect(int fd, const struct sockaddr *sa, socklen_t len)
 {
 	if (l5_likely(!rules_n) || !sa)
 		return false;
-	/* memory that is none is for connect() to complain about */
+	/* connect() complains about a bad address */
 	if ((uintptr_t)sa < 65536)
 		return false;
 	return decide(sa, len, NULL, 0) == L5_ACT_OFF && force_base(fd);

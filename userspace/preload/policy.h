@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which sockets this process may have on AF_L5, and which of them mapped.
+ * The choice of sockets that this process may have on AF_L5, and mapped.
  *
  * Rules (see rules.h) come from the environment, L5_POLICY, separated by
  * semicolons; then from the file that L5_CONF names, or else from
  * ~/.config/l5.conf and /etc/l5.conf. They are read once, and those about other
  * programs left out. A rule on a port or an address is about the service's, and
  * acts where a connection gets it: connect() and listen() turn the socket off
- * with L5_FORCE, which accepted sockets inherit; what is on rings by then,
- * since its listener was not at any one address, can only be left unmapped. If
- * the rules cannot all be kept, the rest is off. A set-user-ID program has it
- * all off.
+ * with L5_FORCE, which accepted sockets inherit; a socket that is on rings by
+ * then, since its listener was not at any one address, can only be left
+ * unmapped. If the rules cannot all be kept, the rest is off. For a set-user-ID
+ * program all is off.
  */
 #ifndef L5_POLICY_H
 #define L5_POLICY_H
@@ -33,10 +33,10 @@ bool policy_redirects(void);
 /* Is any to be mapped? */
 bool policy_maps(void);
 
-/* If not: why, for people. */
+/* The reason why not, for people. */
 const char *policy_why(void);
 
-/* Likewise, for the statistics. */
+/* The reason why not, for the statistics. */
 enum l5_stats_how policy_how(void);
 
 /* What applies where no rule on a port or an address does, and why. */

@@ -2,21 +2,22 @@
 /*
  * poll(), select() and their relatives.
  *
- * If all that is asked about is mapped and something is ready, or nobody wants
- * to wait, the rings say all that there is to say. If a ring is ready among
+ * If all that is asked about is mapped and something is ready, or the call does
+ * not wait, the rings say all that there is to say. If a ring is ready among
  * descriptors of other kinds, the kernel is asked for the complete truth, and
  * does not wait. Else the rings are looked at for a while, as long as that has
  * paid lately, and then the kernel sleeps for what is left of the time-out: its
  * ->poll arms the rings. Other descriptors wait for no longer than that while.
  *
- * A call with a mask of signals also asks whether one is pending that the mask
- * lets in, which only the kernel knows; and those that the mask keeps out are
- * not to end it, as they would end a look. So unless the rings are ready it is
- * the kernel's at once, whether it waits or not.
+ * A call with a mask of signals also asks whether a signal is pending that the
+ * mask lets in, which only the kernel knows. Signals that the mask keeps out
+ * are not to end the call, as they would end a look. So unless the rings are
+ * ready such a call goes to the kernel at once, whether it waits or not.
  *
  * A mapped socket with an error, a shutdown, a peer that closed or an option
- * that is the kernel's to keep counts as one of another kind. Events but those
- * below make it one, too: a ring has no urgent data, no hangup.
+ * that is the kernel's to keep counts as a descriptor of another kind. Events
+ * other than those below make it one, too: a ring has no urgent data, no
+ * hangup.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,12 +38,12 @@
 
 #define IN_EVENTS	(POLLIN | POLLRDNORM)
 #define OUT_EVENTS	(POLLOUT | POLLWRNORM)
-/* those that a healthy ring never has */
+/* events that a healthy ring never has */
 #define NO_EVENTS	(POLLPRI | POLLRDBAND | POLLRDHUP | POLLERR | \
 			 POLLHUP | POLLNVAL)
 
 enum {
-	LOOK_MAX = 256,		/* descriptors; more is the kernel's */
+	LOOK_MAX = 256,		/* descriptors; more go to the kernel */
 	SETS_MAX = 64,		/* mapped ones in select()'s sets */
 };
 
@@ -52,18 +53,29 @@ static __thread bool adapt_known __attribute__((tls_model("initial-exec")));
 
 /**
  * struct look - a question
- * @fds: about whom
- * @n: of them
+ * @wait: how it waits
+ * @fds: the descriptors
+ * @n: how many
  * @ready: rings that were ready
  * @others: descriptors that are the kernel's
- * @masked: with a mask of signals
+ * @more: there are others beside those of @fds
+ * @answered: @ready is the answer
+ * @ns: the time-out; 0 is not to wait, UINT64_MAX is without end
+ * @set: signals, of a call that has a mask of them
+ * @kernel: the system call, at once or for what is left of the time-out; as
+ *	@fds says it, too, what is ready
  */
 struct look {
+	struct l5_wait wait;
 	struct pollfd *fds;
 	unsigned int n;
 	unsigned int ready;
 	unsigned int others;
-	bool masked;
+	bool more;
+	bool answered;
+	uint64_t ns;
+	const sigset_t *set;
+	int (*kernel)(struct look *l, bool now);
 };
 
 static bool may_be_memory(const void *p)
@@ -71,14 +83,17 @@ static bool may_be_memory(const void *p)
 	return (uintptr_t)p >= 65536 && (intptr_t)p > 0;
 }
 
-/* Is any of them mapped? Anything else is not worth a second thought. */
+/*
+ * Is any of them mapped? If not the call is not worth a second thought. But it
+ * may wait for a set of epoll's in which something will be mapped.
+ */
 static bool any_mapped(struct pollfd *fds, nfds_t n)
 {
 	bool any = false;
 	uintptr_t word;
 	nfds_t i;
 
-	if (l5_likely(!fd_maps()) || !may_be_memory(fds))
+	if (l5_likely(!fd_maps() && !ep_any()) || !may_be_memory(fds))
 		return false;
 	for (i = 0; i < n; i++) {
 		word = fd_word(fds[i].fd);
@@ -90,26 +105,29 @@ static bool any_mapped(struct pollfd *fds, nfds_t n)
 	return any && n <= LOOK_MAX;
 }
 
+/* What the rings of a descriptor say; false if it is not a mapped socket. */
+static bool fd_ready(int fd, short events, unsigned int *got)
+{
+	struct sock *s = sock_look(fd);
+
+	if (!s)
+		return false;
+	*got = sock_ready(s, (events & IN_EVENTS ? L5_READY_IN : 0) |
+			     (events & OUT_EVENTS ? L5_READY_OUT : 0));
+	sock_done();
+	return true;
+}
+
 /* What a ring says, or -1: ask the kernel. */
 static int ring_events(int fd, short events)
 {
-	int got = -1;
-	struct sock *s;
+	unsigned int got;
 
-	if (events & ~(IN_EVENTS | OUT_EVENTS | NO_EVENTS))
+	if (events & ~(IN_EVENTS | OUT_EVENTS | NO_EVENTS) ||
+	    !fd_ready(fd, events, &got) || got & L5_READY_ASK)
 		return -1;
-	s = sock_look(fd);
-	if (!s)
-		return -1;
-	if (sock_clean(s)) {
-		got = 0;
-		if (events & IN_EVENTS && l5_map_readable(s->map))
-			got |= events & IN_EVENTS;
-		if (events & OUT_EVENTS && l5_map_writable(s->map))
-			got |= events & OUT_EVENTS;
-	}
-	sock_done();
-	return got;
+	return (got & L5_READY_IN ? events & IN_EVENTS : 0) |
+	       (got & L5_READY_OUT ? events & OUT_EVENTS : 0);
 }
 
 static void look(struct look *l)
@@ -118,7 +136,7 @@ static void look(struct look *l)
 	int got;
 
 	l->ready = 0;
-	l->others = 0;
+	l->others = l->more;
 	for (i = 0; i < l->n; i++) {
 		l->fds[i].revents = 0;
 		if (l->fds[i].fd < 0)
@@ -137,87 +155,15 @@ static void look(struct look *l)
 static bool look_ready(const void *arg)
 {
 	const struct look *l = arg;
-	unsigned int i;
-	struct sock *s;
-	bool ready = false;
+	unsigned int i, got;
 
-	for (i = 0; i < l->n && !ready; i++) {
-		s = sock_look(l->fds[i].fd);
-		if (!s)
-			continue;
-		if (!sock_clean(s) ||
-		    (l->fds[i].events & IN_EVENTS &&
-		     l5_map_readable(s->map)) ||
-		    (l->fds[i].events & OUT_EVENTS &&
-		     l5_map_writable(s->map)))
-			ready = true;
-		sock_done();
-	}
-	return ready;
+	for (i = 0; i < l->n; i++)
+		if (fd_ready(l->fds[i].fd, l->fds[i].events, &got) && got)
+			return true;
+	return false;
 }
 
-enum verdict {
-	ANSWERED,	/* look.ready is the answer */
-	ASK,		/* the kernel, without waiting */
-	SLEEP,		/* in the kernel */
-};
-
-/*
- * All that can be done before the kernel is asked, in @ns at most: 0 is not to
- * wait. A signal that came since l5_signals was @seen ends that.
- */
-static enum verdict weigh(struct look *l, uint64_t ns, uint64_t *start,
-			  uint64_t seen)
-{
-	bool paid;
-
-	*start = 0;
-	pthread_testcancel();
-	sig_settle();
-	look(l);
-	if (!l->others && (l->ready || (!ns && !l->masked)))
-		return ANSWERED;
-	if (l->ready || !ns)
-		return ASK;
-	if (l5_unlikely(l->masked))
-		return SLEEP;
-	if (l5_unlikely(!adapt_known)) {
-		l5_adapt_init(&adapt);
-		adapt_known = true;
-	}
-	/* what is there comes before the signal */
-	paid = fd_wait_for(&adapt, look_ready, l, start, ns, seen);
-	stats_poll_look(paid);
-	if (!paid && l5_no_signal(seen))
-		return SLEEP;
-	look(l);
-	return !l->others && l->ready ? ANSWERED : ASK;
-}
-
-/* The same, @others beside those of @l, and counted. */
-static enum verdict consider(struct look *l, bool others, uint64_t ns,
-			     uint64_t *start, uint64_t seen)
-{
-	enum verdict v = weigh(l, ns, start, seen);
-
-	if (v == ANSWERED && others)
-		v = ASK;
-	stats_poll(v == ANSWERED ? L5_STATS_SAVED :
-		   v == ASK ? L5_STATS_OTHERS : L5_STATS_SLEPT);
-	return v;
-}
-
-/* A handler ran since l5_signals was @seen, and nothing is there. */
-static bool interrupted(const struct look *l, uint64_t seen)
-{
-	/* one outside the call, since it has a mask */
-	if (l->masked || l5_no_signal(seen))
-		return false;
-	errno = EINTR;
-	return true;
-}
-
-/* The kernel slept: would it have been worth while to look on? */
+/* The kernel slept: would a longer look have been worth while? */
 static void learn(const struct look *l, int ret, uint64_t start)
 {
 	unsigned int i;
@@ -227,45 +173,111 @@ static void learn(const struct look *l, int ret, uint64_t start)
 	for (i = 0; ret > 0 && i < l->n; i++)
 		if (l->fds[i].revents && fd_is_sock(fd_word(l->fds[i].fd)))
 			break;
-	/* what came was no ring's: then it would not */
+	/* the event was no ring's: then it would not */
 	if (ret > 0 && i == l->n)
 		start = 0;
 	l5_adapt_woke(&adapt, start);
 }
 
-/* What is left of a time-out that began at @start; 0 is "not known". */
-static uint64_t left_of(uint64_t ns, uint64_t start)
+/*
+ * What the rings say. It is the answer if all that is asked about is mapped and
+ * something is ready, or the call does not wait; if a ring is ready among
+ * others, or was a moment ago, the kernel is asked.
+ */
+static ssize_t poll_attempt(struct l5_wait *w)
 {
-	uint64_t gone = start ? l5_since(l5_map_now(), start) : 0;
+	struct look *l = l5_call_of(w, struct look);
 
-	return gone < ns ? ns - gone : 0;
+	look(l);
+	if (!l->others && (l->ready || (!l->ns && !l->set))) {
+		stats_poll(L5_STATS_SAVED);
+		l->answered = true;
+		return l->ready;
+	}
+	w->dontwait = l->ready || !l->ns || w->fruitless;
+	return L5_TRY_AGAIN;
+}
+
+/* Only the kernel knows which signals are to end a call with a mask of them. */
+static bool poll_look(struct l5_wait *w)
+{
+	struct look *l = l5_call_of(w, struct look);
+	bool paid;
+
+	if (l5_unlikely(l->set))
+		return false;
+	if (l5_unlikely(!adapt_known)) {
+		l5_adapt_init(&adapt);
+		adapt_known = true;
+	}
+	paid = fd_wait_for(&adapt, look_ready, l, &w->start, l->ns, w->seen);
+	stats_poll_look(paid);
+	return paid;
+}
+
+/* A mask lets signals in within the system call alone. */
+static ssize_t poll_rest(struct l5_wait *w, ssize_t why)
+{
+	struct look *l = l5_call_of(w, struct look);
+	bool came = !l->set && !l5_wait_quiet(w), ask = w->dontwait || came;
+	int ret;
+
+	(void)why;
+	stats_poll(ask ? L5_STATS_OTHERS : L5_STATS_SLEPT);
+	if (ask) {
+		ret = l->kernel(l, true);
+		if (ret || !l->ns)
+			return ret;
+		if (came) {
+			errno = EINTR;
+			return -1;
+		}
+	}
+	ret = l->kernel(l, false);
+	learn(l, ret, w->start);
+	return ret;
+}
+
+/* All of them; @l has what was asked. */
+static int consider(struct look *l)
+{
+	l5_wait_begin(&l->wait);
+	pthread_testcancel();
+	sig_settle();
+	return l5_wait_loop(&l->wait, poll_attempt, poll_look, poll_rest);
+}
+
+/* What is left of the time-out, as far as it is known that some is gone */
+static uint64_t left_of(const struct look *l)
+{
+	uint64_t start = l->wait.start, gone;
+
+	gone = start ? l5_since(l5_map_now(), start) : 0;
+	return gone < l->ns ? l->ns - gone : 0;
+}
+
+static int kernel_poll(struct look *l, bool now)
+{
+	int ms = -1;
+
+	if (now)
+		ms = 0;
+	else if (l->ns != UINT64_MAX)
+		ms = (left_of(l) + 999999) / 1000000;
+	return real.poll(l->fds, l->n, ms);
 }
 
 EXPORT int poll(struct pollfd *fds, nfds_t n, int ms)
 {
-	uint64_t start, seen = l5_signals;
-	struct look l = { .fds = fds, .n = n };
-	enum verdict v;
-	int ret;
+	struct look l;
 
 	if (!any_mapped(fds, n))
 		return real.poll(fds, n, ms);
-	v = consider(&l, false, ms < 0 ? UINT64_MAX : ms * 1000000ull, &start,
-		     seen);
-	if (v == ANSWERED)
-		return l.ready;
-	if (v == ASK) {
-		ret = real.poll(fds, n, 0);
-		if (ret || !ms)
-			return ret;
-		if (interrupted(&l, seen))
-			return -1;
-	}
-	if (ms > 0)
-		ms = (left_of(ms * 1000000ull, start) + 999999) / 1000000;
-	ret = real.poll(fds, n, ms);
-	learn(&l, ret, start);
-	return ret;
+	l = (struct look){
+		.fds = fds, .n = n, .kernel = kernel_poll,
+		.ns = ms < 0 ? UINT64_MAX : ms * 1000000ull,
+	};
+	return consider(&l);
 }
 
 static bool good_time(const struct timespec *t)
@@ -279,40 +291,35 @@ static uint64_t spec_ns(const struct timespec *t)
 	return t ? t->tv_sec * NS + t->tv_nsec : UINT64_MAX;
 }
 
-static struct timespec spec_left(const struct timespec *t, uint64_t start)
+/* As a system call takes it, NULL without end */
+static const struct timespec *spec_of(const struct look *l, bool now,
+				      struct timespec *t)
 {
-	uint64_t ns = left_of(spec_ns(t), start);
+	uint64_t ns = now ? 0 : left_of(l);
 
-	return (struct timespec){ ns / NS, ns % NS };
+	*t = (struct timespec){ ns / NS, ns % NS };
+	return now || l->ns != UINT64_MAX ? t : NULL;
+}
+
+static int kernel_ppoll(struct look *l, bool now)
+{
+	struct timespec t;
+
+	return real.ppoll(l->fds, l->n, spec_of(l, now, &t), l->set);
 }
 
 EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,
 		 const sigset_t *set)
 {
-	static const struct timespec zero;
-	uint64_t start, seen = l5_signals;
-	struct look l = { .fds = fds, .n = n, .masked = set };
-	struct timespec left;
-	enum verdict v;
-	int ret;
+	struct look l;
 
 	if (!any_mapped(fds, n) || (t && !good_time(t)))
 		return real.ppoll(fds, n, t, set);
-	v = consider(&l, false, spec_ns(t), &start, seen);
-	if (v == ANSWERED)
-		return l.ready;
-	if (v == ASK) {
-		ret = real.ppoll(fds, n, &zero, set);
-		if (ret || (t && !t->tv_sec && !t->tv_nsec))
-			return ret;
-		if (interrupted(&l, seen))
-			return -1;
-	}
-	if (t)
-		left = spec_left(t, start);
-	ret = real.ppoll(fds, n, t ? &left : NULL, set);
-	learn(&l, ret, start);
-	return ret;
+	l = (struct look){
+		.fds = fds, .n = n, .kernel = kernel_ppoll,
+		.ns = spec_ns(t), .set = set,
+	};
+	return consider(&l);
 }
 
 void __chk_fail(void) __attribute__((noreturn));
@@ -342,9 +349,10 @@ union bits {
 
 /**
  * struct sets - what select() was asked, as poll() would be
- * @look: the mapped ones
- * @fds: for it
- * @others: is there anything else?
+ * @look: the mapped ones, and whether there is anything else
+ * @fds: memory for @look
+ * @t: of select(), which has it changed
+ * @slept: the kernel has changed it
  * @n: of select()
  * @set: those of the caller, may be NULL
  * @asked: the sets as they were, since a call that finds nothing clears them
@@ -352,7 +360,8 @@ union bits {
 struct sets {
 	struct look look;
 	struct pollfd fds[SETS_MAX];
-	bool others;
+	struct timeval *t;
+	bool slept;
 	int n;
 	union bits *set[3];
 	union bits asked[3];
@@ -365,13 +374,17 @@ static bool sets_take(struct sets *s, int n, fd_set *r, fd_set *w, fd_set *e)
 	unsigned long any;
 	int i, fd, k;
 
-	if (l5_likely(!fd_maps()) || n <= 0 || n > FD_SETSIZE)
+	if (l5_likely(!fd_maps() && !ep_any()) || n <= 0)
 		return false;
+	if (n > FD_SETSIZE) {
+		/* where the sets really end only the kernel knows */
+		ep_polled_all();
+		return false;
+	}
 	s->n = n;
 	s->set[0] = (union bits *)r;
 	s->set[1] = (union bits *)w;
 	s->set[2] = (union bits *)e;
-	s->others = false;
 	s->look = (struct look){ .fds = s->fds };
 	for (i = 0; i < n; i += 64) {
 		any = 0;
@@ -388,7 +401,7 @@ static bool sets_take(struct sets *s, int n, fd_set *r, fd_set *w, fd_set *e)
 				ep_polled(fd_ep(fd));
 			if (!fd_is_sock(fd_word(fd)) ||
 			    s->look.n == SETS_MAX) {
-				s->others = true;
+				s->look.more = true;
 				continue;
 			}
 			p->fd = fd;
@@ -414,7 +427,7 @@ static void sets_restore(struct sets *s)
 			memcpy(s->set[k], &s->asked[k], SET_BYTES(s->n));
 }
 
-/* The answer in the caller's sets; how many bits. */
+/* Put the answer into the caller's sets; returns how many bits. */
 static int sets_answer(struct sets *s)
 {
 	unsigned int i;
@@ -436,18 +449,13 @@ static int sets_answer(struct sets *s)
 	return n;
 }
 
-static enum verdict sets_consider(struct sets *s, uint64_t ns, uint64_t *start,
-				  uint64_t seen)
-{
-	return consider(&s->look, s->others, ns, start, seen);
-}
-
 static bool is_set(const union bits *b, int fd)
 {
 	return b && FD_ISSET(fd, &b->set);
 }
 
-static void sets_learn(struct sets *s, int ret, uint64_t start)
+/* What the kernel found, as poll() would have it */
+static int sets_found(struct sets *s, bool now, int ret)
 {
 	unsigned int i;
 
@@ -457,69 +465,85 @@ static void sets_learn(struct sets *s, int ret, uint64_t start)
 		p->revents = ret > 0 && (is_set(s->set[0], p->fd) ||
 					 is_set(s->set[1], p->fd));
 	}
-	learn(&s->look, ret, start);
+	/* the call goes on */
+	if (now && !ret && s->look.ns)
+		sets_restore(s);
+	return ret;
+}
+
+#define SETS_OF(l)	((struct sets *)(void *)((char *)(l) -		\
+				offsetof(struct sets, look)))
+
+static fd_set *sets_of(const struct sets *s, int k)
+{
+	return (fd_set *)s->set[k];
+}
+
+/* select() says what is left of its time-out, as far as we know of it. */
+static void sets_left(struct sets *s)
+{
+	uint64_t us;
+
+	if (!s->t || !s->look.wait.start)
+		return;
+	us = (left_of(&s->look) + 999) / 1000;
+	*s->t = (struct timeval){ us / 1000000, us % 1000000 };
+}
+
+static int kernel_select(struct look *l, bool now)
+{
+	struct timeval zero = { 0, 0 };
+	struct sets *s = SETS_OF(l);
+
+	if (!now) {
+		sets_left(s);
+		s->slept = true;
+	}
+	return sets_found(s, now, real.select(s->n, sets_of(s, 0),
+					      sets_of(s, 1), sets_of(s, 2),
+					      now ? &zero : s->t));
 }
 
 EXPORT int select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *t)
 {
-	struct timeval zero = { 0, 0 };
-	uint64_t start, ns, seen = l5_signals;
 	struct sets s;
-	enum verdict v;
 	int ret;
 
-	if ((t && (t->tv_sec < 0 || t->tv_usec < 0 ||
-		   t->tv_sec > 1000000000 || t->tv_usec > 1000000)) ||
-	    !sets_take(&s, n, r, w, e))
+	if (!sets_take(&s, n, r, w, e) ||
+	    (t && (t->tv_sec < 0 || t->tv_usec < 0 ||
+		   t->tv_sec > 1000000000 || t->tv_usec > 1000000)))
 		return real.select(n, r, w, e, t);
-	ns = t ? t->tv_sec * NS + t->tv_usec * 1000 : UINT64_MAX;
-	v = sets_consider(&s, ns, &start, seen);
-	if (t && start) {
-		ns = (left_of(ns, start) + 999) / 1000;
-		*t = (struct timeval){ ns / 1000000, ns % 1000000 };
-	}
-	if (v == ANSWERED)
-		return sets_answer(&s);
-	if (v == ASK) {
-		ret = real.select(n, r, w, e, &zero);
-		if (ret || (t && !t->tv_sec && !t->tv_usec))
-			return ret;
-		sets_restore(&s);
-		if (interrupted(&s.look, seen))
-			return -1;
-	}
-	ret = real.select(n, r, w, e, t);
-	sets_learn(&s, ret, start);
-	return ret;
+	s.t = t;
+	s.slept = false;
+	s.look.kernel = kernel_select;
+	s.look.ns = t ? t->tv_sec * NS + t->tv_usec * 1000 : UINT64_MAX;
+	ret = consider(&s.look);
+	if (!s.slept)
+		sets_left(&s);
+	return s.look.answered ? sets_answer(&s) : ret;
+}
+
+static int kernel_pselect(struct look *l, bool now)
+{
+	struct sets *s = SETS_OF(l);
+	struct timespec t;
+
+	return sets_found(s, now, real.pselect(s->n, sets_of(s, 0),
+					       sets_of(s, 1), sets_of(s, 2),
+					       spec_of(l, now, &t), l->set));
 }
 
 EXPORT int pselect(int n, fd_set *r, fd_set *w, fd_set *e,
 		   const struct timespec *t, const sigset_t *set)
 {
-	static const struct timespec zero;
-	uint64_t start, seen = l5_signals;
-	struct timespec left;
 	struct sets s;
-	enum verdict v;
 	int ret;
 
-	if ((t && !good_time(t)) || !sets_take(&s, n, r, w, e))
+	if (!sets_take(&s, n, r, w, e) || (t && !good_time(t)))
 		return real.pselect(n, r, w, e, t, set);
-	s.look.masked = set;
-	v = sets_consider(&s, spec_ns(t), &start, seen);
-	if (v == ANSWERED)
-		return sets_answer(&s);
-	if (v == ASK) {
-		ret = real.pselect(n, r, w, e, &zero, set);
-		if (ret || (t && !t->tv_sec && !t->tv_nsec))
-			return ret;
-		sets_restore(&s);
-		if (interrupted(&s.look, seen))
-			return -1;
-	}
-	if (t)
-		left = spec_left(t, start);
-	ret = real.pselect(n, r, w, e, t ? &left : NULL, set);
-	sets_learn(&s, ret, start);
-	return ret;
+	s.look.kernel = kernel_pselect;
+	s.look.set = set;
+	s.look.ns = spec_ns(t);
+	ret = consider(&s.look);
+	return s.look.answered ? sets_answer(&s) : ret;
 }

@@ -4,20 +4,20 @@
  * libl5socket.so, for l5run --mode=socket; with all the others, in L5_FULL, it
  * is libl5preload.so.
  *
- * Only socket() is redirected: what it returns is a real socket, so all the
- * rest is the kernel's. setsockopt() is here because the kernel handles
- * SOL_SOCKET before it asks a family, so that only we can bring the few options
- * to the bootstrap that it would take or refuse without asking.
+ * Only socket() is redirected: it returns a real socket, so all the rest is the
+ * kernel's work. setsockopt() is here because the kernel handles SOL_SOCKET
+ * before it asks a family. So only we can bring those few options to the
+ * bootstrap that the kernel would take or refuse without asking.
  *
  * In full mode the sockets' rings are mapped once they are used enough, and
  * bytes move without system calls: fdtab.h has the plan.
  *
  * socket() may be called from a signal handler, from a constructor that runs
  * before ours, in a vfork() child and by many threads. So nothing here
- * allocates, locks or calls what does; system calls are made bare, which
- * spares dlsym() too; what is remembered are words whose setting twice does
- * no harm. Whatever goes wrong with AF_L5, the program gets the socket, and
- * the errno, that it would have got without us.
+ * allocates or locks, or calls a function that does. System calls are made
+ * bare, which spares dlsym() too. State is kept in words that may be set twice
+ * without harm. Whatever goes wrong with AF_L5, the program gets the socket,
+ * and the errno, that it would have got without us.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -54,7 +54,7 @@ static_assert(sizeof(long) == 8, "only for 64-bit systems");
 
 enum {
 	FAMILY_UNKNOWN,
-	FAMILY_ABSENT = -1,	/* asked, and the kernel knows none */
+	FAMILY_ABSENT = -1,	/* asked, and the kernel knows no AF_L5 */
 };
 
 static atomic_int family = FAMILY_UNKNOWN;
@@ -87,7 +87,7 @@ static unsigned int parse_sockets(const char *s)
 	return set;
 }
 
-/* Calls that the program did not ask for: only if it may, see sandbox.h. */
+/* Calls that the program did not ask for: only if allowed, see sandbox.h. */
 static int own_begin(void)
 {
 #ifdef L5_FULL
@@ -174,7 +174,7 @@ __attribute__((constructor)) static void start(void)
 #ifdef L5_FULL
 	sandbox_start();
 	sandbox_family(loaded > 0 ? loaded : 0);
-	/* a call more, that a filter may not know: then each socket is asked */
+	/* one more call that a filter may not know: each is asked then */
 	labels = sandbox_untried();
 #endif
 	read_env();
@@ -190,7 +190,7 @@ __attribute__((constructor)) static void start(void)
 #endif
 }
 
-/* What socket() returns, or setsockopt() did, is for the table too. */
+/* Tell the table, too, what socket() returned, or what setsockopt() did. */
 static int made(int fd, int other)
 {
 #ifdef L5_FULL
@@ -224,7 +224,7 @@ static void complain_once(const char *why)
 			 "plain sockets are used");
 }
 
-/* Of the first that is one: what becomes of them, and why. */
+/* Of the first AF_L5 socket: what becomes of them, and why. */
 static void say_mode_once(void)
 {
 	static atomic_flag said = ATOMIC_FLAG_INIT;
@@ -255,7 +255,7 @@ static int family_to_try(void)
 	return f == FAMILY_ABSENT ? 0 : L5_FAMILY_DEFAULT;
 }
 
-/* Is it what we think it is? A number that is only our guess may be taken. */
+/* Is it of AF_L5? Another family may have a number that we only guess. */
 static int is_l5(int fd)
 {
 	int transport;
@@ -265,7 +265,7 @@ static int is_l5(int fd)
 			&len);
 }
 
-/* An older kernel may not know them all: then it is as if they were not set. */
+/* An older kernel may not know all of these: as if they were not set. */
 static void set_option(int fd, int name, int value)
 {
 	if (value >= 0)
@@ -293,7 +293,7 @@ static bool filtered(void)
 	return at && at[sizeof(name) - 1] == '2';
 }
 
-/* A filter's refusal would pass for what the kernel has to say. */
+/* A filter's refusal would pass for an answer of the kernel's. */
 static void complain_refused(int error)
 {
 	char why[64];
@@ -378,7 +378,7 @@ EXPORT int socket(int af, int type, int protocol)
 	return made(syscall(SYS_socket, af, type, protocol), af != family);
 }
 
-/* What would be set in vain, or refused, on any but the bootstrap. */
+/* Options that would be set in vain, or refused, on any but the bootstrap. */
 static int for_bootstrap(int name)
 {
 	switch (name) {

@@ -2,10 +2,10 @@
 /*
  * syscall(), for us and for programs: see raw.h.
  *
- * A program's goes through here since a filter of system calls is often put in
- * by it (libseccomp does), and descriptors are closed by it. What is not looked
- * at is made as libc makes it, and no frame of ours is in the way of a call
- * that comes back twice.
+ * A program's syscall() goes through here since it often puts in a filter of
+ * system calls (libseccomp does), and closes descriptors. A call that is not
+ * looked at is made as libc makes it, and no frame of ours is in the way of a
+ * call that comes back twice.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,7 +22,7 @@
 #if L5_RAW
 
 #undef syscall
-/* libc's declaration was of the other name */
+/* libc's declaration got the other name */
 long syscall(long nr, ...);
 
 int close_range(unsigned int first, unsigned int last, int flags);

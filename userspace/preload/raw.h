@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * System calls of our own. The library has a syscall() for programs, so ours
- * are made by another name, that the compiler is told to put in the place of
- * that one (-include raw.h), also where the sources are libl5's.
+ * are made by another name. The compiler is told to put it in the place of
+ * syscall() (-include raw.h), also where the sources are libl5's.
  *
  * Where we do not know how to make them there is no syscall() of ours.
  */

@@ -156,7 +156,10 @@ static int raw_daemon(int nochdir, int noclose)
 	return real.daemon(nochdir, noclose);
 }
 
-/* As the kernel has it, and what a handler returns to: that is libc's own. */
+/*
+ * sigaction as the kernel has it, and the code that a handler returns to, which
+ * is libc's own.
+ */
 static int raw_sigaction(int sig, const struct sigaction *act,
 			 struct sigaction *old)
 {
@@ -204,7 +207,7 @@ void real_find(void)
 	}
 }
 
-/* One that is in the program itself comes before us, and calls us. */
+/* A function that is in the program itself comes before ours, and calls it. */
 bool real_watched(void)
 {
 	static const char *const names[] = {

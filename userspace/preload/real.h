@@ -2,8 +2,8 @@
 /*
  * The functions of libc behind ours.
  *
- * Those that are cancellation points have to be libc's own when they may
- * sleep; all others are made bare. The pointers are good from the first
+ * Calls that are cancellation points have to be libc's own when they may sleep;
+ * all other calls are made bare. The pointers are good from the first
  * instruction on: until the constructor has found libc's function, they lead
  * to the system call. Several of these may be called in a signal handler or by
  * a constructor before ours, where dlsym() must not be.
@@ -96,9 +96,9 @@ void real_find(void);
 /**
  * real_watched() - does a sanitizer stand between us and libc?
  *
- * What its functions are not called for it does not see: it would miss what is
- * written past the end of a buffer, and report races where a message came
- * between. In a constructor.
+ * It sees only what its functions are called for: it would miss what is written
+ * past the end of a buffer, and report races where a message came between. In a
+ * constructor.
  */
 bool real_watched(void);
 

@@ -4,15 +4,15 @@
  *
  *	program NAME		its name or path; * and ? as in a shell
  *	port N[-M]		of the service: that is connected to, or accepts
- *	address A[/LENGTH]	likewise
+ *	address A[/LENGTH]	of the service
  *
  *	off			plain sockets
  *	on			as l5run was told
  *	mode socket|full
  *
  * "#" begins a comment. The first line that matches decides. The library and
- * l5run read these with the same code; the library tells of bad ones only under
- * L5_DEBUG.
+ * l5run read these with the same code; the library tells of bad lines only
+ * under L5_DEBUG.
  */
 #ifndef L5_RULES_H
 #define L5_RULES_H
@@ -36,7 +36,7 @@ enum l5_action { L5_ACT_OFF, L5_ACT_SOCKET, L5_ACT_FULL, L5_ACT_ON };
  * @low: first port
  * @high: last port
  * @address: IPv6, or IPv4 mapped to it
- * @bits: of it that count
+ * @bits: how many bits of the address count
  * @action: what then applies
  */
 struct l5_rule {

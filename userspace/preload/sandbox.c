@@ -30,7 +30,7 @@
 #define MADV_WIPEONFORK			18
 #endif
 
-/* Without membarrier(2), until fdtab.c finds that there is one. */
+/* Without membarrier(2), until process.c finds that there is one. */
 atomic_uint sandbox_terms = SANDBOX_FENCED;
 
 static int l5_number;
@@ -46,8 +46,9 @@ static void refused(void)
 }
 
 /*
- * AI: the state is there for all to see, then who is inside is waited for.
- * fd_own_begin() and sock_find() say that they are inside, then look at it.
+ * AI: the state is there for all to see, then the threads inside are waited
+ * for. fd_own_begin() and sock_find() say that they are inside, then look at
+ * it.
  */
 static void enter(const char *what)
 {
@@ -72,7 +73,7 @@ void sandbox_prctl(long op, unsigned long a, unsigned long b)
 {
 	switch (op) {
 	case PR_SET_SECCOMP:
-		/* without a filter it only asks whether there could be one */
+		/* without a filter this only asks whether there could be one */
 		if (a == SECCOMP_MODE_STRICT || (a == SECCOMP_MODE_FILTER && b))
 			enter("seccomp");
 		break;
@@ -97,8 +98,8 @@ void sandbox_seccomp(long op, const void *args)
 /* Filters that were there before us */
 
 /*
- * The file is read as the loader has just read others. Where there is none it
- * is not known whether there is a filter, so it is to be tried out.
+ * The file is read as the loader has just read others. Without the file it is
+ * not known whether there is a filter, so one is to be tried out.
  */
 static bool filtered(void)
 {
@@ -130,7 +131,7 @@ static bool filtered(void)
 		}
 	}
 	syscall(SYS_close, fd);
-	/* a kernel without has no such line */
+	/* a kernel without filters has no such line */
 	return n < 0 || (n > 0 && s[sizeof(key) - 1] != '0');
 }
 
@@ -154,8 +155,8 @@ void sandbox_family(int family)
 /* What the child did, in memory that it shares. */
 static struct {
 	atomic_int passed;	/* the calls that the library needs */
-	atomic_int waits;	/* it may be waited for */
-	atomic_int says;	/* something may be said */
+	atomic_int waits;	/* it may wait for the child */
+	atomic_int says;	/* it may print a line */
 	atomic_int sockets;	/* and sockets of our family may be made */
 } tried;
 
@@ -197,7 +198,7 @@ static bool try_calls(void)
 	for (i = 0; i < sizeof(ioctls) / sizeof(*ioctls); i++)
 		if (CALL(SYS_ioctl, -1, ioctls[i], 0, 0, 0, 0) != -EBADF)
 			return false;
-	/* any answer will do to membarrier(), but not a death */
+	/* membarrier() may get any answer, but not death */
 	CALL(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0,
 	     0, 0, 0);
 	CALL(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0, 0, 0, 0);
@@ -224,7 +225,7 @@ static bool try_calls(void)
 	       CALL(SYS_clock_gettime, CLOCK_MONOTONIC, &t, 0, 0, 0, 0) == 0;
 }
 
-/* May a socket of our family be made? The protocol is one that there is not. */
+/* May a socket of our family be made? There is no such protocol. */
 static bool try_socket(void)
 {
 	long ret = CALL(SYS_socket, l5_number, SOCK_STREAM | SOCK_CLOEXEC,
@@ -241,7 +242,7 @@ static bool try_socket(void)
  */
 static int child(void *arg)
 {
-	/* the kernel's own of these, which libc's differ from */
+	/* the kernel's struct sigaction, which libc's differs from */
 	long dfl[8] = { 0 };
 	struct rlimit none = { 0, 0 };
 
@@ -295,7 +296,7 @@ bool sandbox_try(void)
 	static atomic_flag busy = ATOMIC_FLAG_INIT;
 	int saved = errno;
 
-	/* another thread is at it, or the one that this signal interrupted */
+	/* another thread tries it out, or the one that this signal came to */
 	if (atomic_flag_test_and_set(&busy))
 		return false;
 	if (!(atomic_load(&sandbox_terms) &

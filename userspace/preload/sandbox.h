@@ -8,13 +8,14 @@
  * "careful": it makes no call of its own, learns nothing about descriptors,
  * maps and unmaps nothing, frees nothing, asks for no time. Each call of the
  * program's goes to the kernel as it is, which is right whatever is mapped, for
- * the kernel is coherent with that. It is never left again, except by exec().
+ * the kernel is coherent with that. That state is never left again, except by
+ * exec().
  *
  * A process that asks for a filter, by prctl() or syscall(), is careful before
- * it is there; sandbox_enter() is back when no other thread is in the middle of
- * a call of ours. A filter that was there before the program is tried out by a
- * child, when the library first has a use for calls of its own. And should one
- * be refused all the same, that is the end of them.
+ * the filter is there, and by then no other thread is in the middle of a call
+ * of ours. A filter that was there before the program is tried out by a child,
+ * when the library first has a use for calls of its own. Should one of these be
+ * refused all the same, the library makes no more.
  */
 #ifndef L5_SANDBOX_H
 #define L5_SANDBOX_H
@@ -27,9 +28,9 @@
 enum {
 	SANDBOX_CAREFUL = 1,	/* no call but the program's */
 	SANDBOX_SETTLED = 2,	/* and none is still being made */
-	SANDBOX_UNTRIED = 4,	/* there is a filter, and nobody knows it */
+	SANDBOX_UNTRIED = 4,	/* there is a filter that is not known */
 	SANDBOX_PLAIN = 8,	/* it allows no socket of our family */
-	SANDBOX_FENCED = 16,	/* nor membarrier(2): see fdtab.c */
+	SANDBOX_FENCED = 16,	/* nor membarrier(2): see process.c */
 };
 
 extern atomic_uint sandbox_terms;

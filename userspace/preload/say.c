@@ -71,7 +71,7 @@ static bool may_say(void)
 	       in.st_dev != out.st_dev || in.st_ino != out.st_ino;
 }
 
-/* A program is not to be ended by a line that it did not write. */
+/* A line that the program did not write is not to end it. */
 static void write_line(const char *line, size_t len)
 {
 	static const struct timespec now;

@@ -6,23 +6,23 @@
  * program sets is entered in the records of the one that the kernel does not
  * have for this signal at present. So the kernel changes from one to the other
  * with the mask and the flags that belong to it, and what was entered is not
- * written to while it is used. A handler that is our own is no secret from who
- * asks the kernel: calling it calls the program's.
+ * written to while it is used. A handler that is our own is no secret from a
+ * program that asks the kernel: calling it calls the program's.
  *
  * A handler for once (SA_RESETHAND) of a signal that a copy may raise is used
- * up here, in the record: the kernel would not tell a fault of the program's
- * from one of a copy, of which the program hears nothing, and which must not
- * kill afterwards either.
+ * up here, in the record. The kernel would not tell a fault of the program's
+ * from a fault of a copy. Of the latter the program hears nothing, and it must
+ * not kill afterwards either.
  *
  * libc's functions that set handlers call each other past us, so each of them
- * is here. signal() keeps what siginterrupt() said in libc, which only knows
- * what libc's own was told: so that is kept here instead.
+ * is here. libc's signal() goes by what libc's siginterrupt() was told, and
+ * ours is called in its place: so that is kept here instead.
  *
  * A child of vfork() has its parent's memory and handlers of its own: what it
  * sets is not entered anywhere.
  *
  * Signal handlers and children of vfork() may call all of this: no locks but
- * one, that nobody has while signals come.
+ * one, which no thread holds while signals come.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -50,7 +50,7 @@
 
 /* The stack that a use of a socket has below where it began, at most. */
 #define USE_STACK	(256ul << 10)
-/* And above: the function that it began in. */
+/* And above that: the function that it began in. */
 #define USE_FRAME	(32ul << 10)
 
 /* Code that may be interrupted before it has said that it runs. */
@@ -58,8 +58,8 @@
 extern const char __start_l5_signal_entry[], __stop_l5_signal_entry[];
 
 /*
- * Was it a copy of ours that faulted? Then it ends there, and the call that
- * made it says so.
+ * Was it a copy of ours that faulted? Then the copy ends there, and the call
+ * that made it says so.
  */
 bool l5_copy_fault(int sig, siginfo_t *si, void *ucontext)
 	__attribute__((weak, visibility("hidden")));
@@ -72,8 +72,8 @@ typedef void action_fn(int sig, siginfo_t *si, void *uc);
 /**
  * struct action - what the program set for a signal
  * @handler: of whatever kind
- * @flags: as it said
- * @added: of the flags that the kernel has, those that it did not say
+ * @flags: as the program said
+ * @added: flags that the kernel has and the program did not say
  */
 struct action {
 	_Atomic(action_fn *) handler;
@@ -82,7 +82,10 @@ struct action {
 };
 
 static struct action actions[2][SIGNALS + 1];
-/* 1 and which of the two the kernel has, or had when it called it once. */
+/*
+ * 1 and which of the two handlers the kernel has, or had when it called it
+ * once.
+ */
 static atomic_int latest[SIGNALS + 1];
 
 /* siginterrupt() said so. */
@@ -91,7 +94,7 @@ static _Atomic uint64_t interrupting;
 static atomic_int *owner;
 /* The process that has the lock. */
 static atomic_int lock;
-/* Something was: SIGSEGV and SIGBUS are ours even if they are nobody's. */
+/* Something was mapped: SIGSEGV and SIGBUS are ours even without a handler. */
 static atomic_bool mapped;
 
 static uint64_t bit(int sig)
@@ -99,7 +102,7 @@ static uint64_t bit(int sig)
 	return (uint64_t)1 << (sig - 1);
 }
 
-/* Those that an instruction may raise. */
+/* Signals that an instruction may raise. */
 static uint64_t raised(void)
 {
 	return bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) |
@@ -111,13 +114,13 @@ static bool raised_by_copy(int sig)
 	return sig == SIGSEGV || sig == SIGBUS;
 }
 
-/* Those of libc, that end threads and change their ids. */
+/* Signals of libc, which end threads and change their ids. */
 static bool internal(int sig)
 {
 	return sig == 32 || sig == 33;
 }
 
-/* Those that can wait for the end of a use. */
+/* Signals that can wait for the end of a use. */
 static uint64_t patient(void)
 {
 	return ~(raised() | bit(32) | bit(33));
@@ -137,7 +140,7 @@ static bool put_back(int sig, siginfo_t *si)
 			syscall(SYS_gettid), sig, si);
 }
 
-/* It comes with the others, when all are let in. */
+/* The signal comes with the others, when all are let in. */
 static void put_back_kept(void)
 {
 	siginfo_t si = sig_thread.kept;
@@ -199,8 +202,8 @@ static void jump_nowhere(ucontext_t *uc)
 }
 
 /*
- * Is that what began at @frame? A thread that was taken out of its middle, and
- * has not come here since, is further up or elsewhere.
+ * Is the thread in what began at @frame? A thread that was taken out of its
+ * middle, and has not come here since, is further up or elsewhere.
  */
 static bool within(uintptr_t frame, uintptr_t sp)
 {
@@ -216,7 +219,7 @@ ENTRY static bool inside(const ucontext_t *uc, bool coming)
 {
 	uintptr_t code = code_of(uc), sp = stack_of(uc);
 
-	/* to put it back takes calls, and nothing is held for long */
+	/* to put a signal back takes calls, and nothing is held for long */
 	if (sandbox_careful())
 		return false;
 	if (coming || (code >= (uintptr_t)__start_l5_signal_entry &&
@@ -229,22 +232,22 @@ ENTRY static bool inside(const ucontext_t *uc, bool coming)
 static void set_again(int sig, const struct action *a);
 
 /*
- * Those that a fault raises are not blocked, lest it kill, so they are put back
- * at the end. There is room for one: who sends two to a thread at once has the
- * second's handler run at once.
+ * Signals that a fault raises are not blocked, lest it kill, so they are put
+ * back at the end. There is room for one: of two sent to a thread at once the
+ * second has its handler run at once.
  */
 static bool keep(int sig, const siginfo_t *si)
 {
 	struct sig_thread *t = &sig_thread;
 
-	/* one that is pending is not again */
+	/* a signal that is pending is not sent again */
 	if (t->kept.si_signo)
 		return t->kept.si_signo == sig;
 	t->kept = *si;
 	return true;
 }
 
-/* To this thread again, once it has ended what it is in. */
+/* Send a signal to this thread again, once it has ended what it is in. */
 ENTRY static bool later(int sig, siginfo_t *si, ucontext_t *uc,
 			const struct action *a)
 {
@@ -260,9 +263,9 @@ ENTRY static bool later(int sig, siginfo_t *si, ucontext_t *uc,
 	}
 	if (a->flags & SA_RESETHAND)
 		set_again(sig, a);
-	/* of several that came at once this is the outermost by now */
+	/* of several signals that came at once this is the outermost by now */
 	memcpy(&mask, &uc->uc_sigmask, sizeof(mask));
-	/* one that is kept may come when all are blocked already */
+	/* a signal that is kept may come when all are blocked already */
 	if (!t->put_back || (mask & block) != block)
 		t->mask = mask;
 	t->put_back = true;
@@ -285,8 +288,8 @@ ENTRY static bool does_again(int sig, const siginfo_t *si)
  * we have returned, and is blocked then: the kernel kills for that. This takes
  * no system call, which a filter might refuse, and the core shows what did it.
  *
- * What was sent is sent again. Who may not sends the thread to where there is
- * no code; so a SIGBUS ends as SIGSEGV then.
+ * What was sent is sent again. Where that is not allowed the thread is sent to
+ * where there is no code; so a SIGBUS ends as SIGSEGV then.
  */
 ENTRY static void by_default(int sig, siginfo_t *si, ucontext_t *uc)
 {
@@ -324,7 +327,10 @@ ENTRY static action_fn *take_handler(int sig, struct action *a)
 		return h;
 	/* a child of vfork() uses up none but its own */
 	if (sandbox_careful() || ours()) {
-		/* of two threads that fault at once, one: else @h is updated */
+		/*
+		 * of two threads that fault at once one wins: else @h is
+		 * updated
+		 */
 		atomic_compare_exchange_strong(&a->handler, &h,
 					       (action_fn *)(uintptr_t)SIG_DFL);
 	} else {
@@ -398,7 +404,7 @@ static bool ours(void)
 	if (l5_unlikely(!owner))
 		return false;
 	pid = syscall(SYS_getpid);
-	/* a child of clone(), that nobody told */
+	/* a child of clone(), which was not told */
 	if (l5_unlikely(!atomic_load(owner)))
 		atomic_store(owner, pid);
 	return atomic_load(owner) == pid;
@@ -428,7 +434,7 @@ static void end(uint64_t mask)
 	set_mask(SIG_SETMASK, &mask);
 }
 
-/* Which of ours is it? -1: none */
+/* Which of our handlers is it? -1: none */
 static int entry_of(const struct sigaction *sa)
 {
 	if (sa->sa_sigaction == entry_0)
@@ -436,7 +442,7 @@ static int entry_of(const struct sigaction *sa)
 	return sa->sa_sigaction == entry_1 ? 1 : -1;
 }
 
-/* What the program is to hear; @last was the latest of ours. */
+/* What the program is to hear; @last was the latest of our handlers. */
 static void translate(int sig, struct sigaction *sa, int last)
 {
 	int k = entry_of(sa);
@@ -456,8 +462,8 @@ static bool bare(const struct sigaction *sa)
 }
 
 /*
- * Set ours, for that; @old is what the kernel had, and @hide what it is not to
- * tell of. The lock is ours.
+ * Set our handler for that action; @old is what the kernel had, and @hide what
+ * it is not to tell of. The lock is ours.
  */
 static int wrap(int sig, const struct sigaction *act, struct sigaction *old,
 		int hide)
@@ -470,7 +476,7 @@ static int wrap(int sig, const struct sigaction *act, struct sigaction *old,
 		return -1;
 	k = !entry_of(old);
 	a = &actions[k][sig];
-	/* of one that asked the kernel for the other */
+	/* of a program that asked the kernel for the other */
 	translate(sig, &sa, 0);
 	if (sa.sa_handler == SIG_DFL)
 		add |= SA_ONSTACK | SA_NODEFER | SA_RESTART;
@@ -499,7 +505,7 @@ static void set_again(int sig, const struct action *a)
 	end(mask);
 }
 
-/* The kernel's default, but for what we have to hear of. */
+/* The kernel's default, but for signals that we have to hear of. */
 static bool to_hear(int sig, const struct sigaction *sa)
 {
 	return sa->sa_handler == SIG_DFL && raised_by_copy(sig) &&
@@ -523,7 +529,7 @@ EXPORT int sigaction(int sig, const struct sigaction *act,
 			translate(sig, old, last);
 		return ret;
 	}
-	/* both may be the same */
+	/* both pointers may be the same */
 	sa = *act;
 	mask = begin();
 	last = atomic_load(&latest[sig]);
@@ -549,7 +555,7 @@ EXPORT int __sigaction(int sig, const struct sigaction *act,
 	return sigaction(sig, act, old);
 }
 
-/* A handler set by one of the old functions; the one before. */
+/* Set a handler by one of the old functions; returns the one before. */
 static __sighandler_t set(int sig, __sighandler_t handler, int flags,
 			  bool defer)
 {
@@ -650,7 +656,7 @@ void sig_mapped(void)
 		if (internal(sig) || real.sigaction(sig, NULL, &sa) ||
 		    entry_of(&sa) >= 0)
 			continue;
-		/* one that is ignored would be so after an exec(), too */
+		/* an ignored signal would be ignored after an exec(), too */
 		if (!bare(&sa))
 			wrap(sig, &sa, &sa, 0);
 		else if (raised_by_copy(sig) && sa.sa_handler == SIG_DFL)

@@ -6,19 +6,20 @@
  * or leave by siglongjmp(). So none runs while this thread uses a socket's
  * rings, or has the lock of an epoll set. A signal that comes then is put back,
  * to this thread and as it was, with all signals blocked; the use ends, at once
- * if it is a wait; and the last thing that it does is to let them in again. The
- * handler runs there, before the call sleeps or returns.
+ * if it is a wait; and the last thing that it does is to let the signals in
+ * again. The handler runs there, before the call sleeps or returns.
  *
- * What is raised by an instruction, a fault, cannot wait: its handler runs at
- * once, and inside it nothing is put back. Such a signal that was sent can, but
- * it is not blocked meanwhile, so it is kept and sent again at the end.
+ * A signal that an instruction raises, a fault, cannot wait: its handler runs
+ * at once, and inside it nothing is put back. The same signal can wait if it
+ * was sent, but it is not blocked meanwhile, so it is kept and sent again at
+ * the end.
  *
- * Nor are those put back that we are not told of, since the program set their
+ * Nor are signals put back that we are not told of, since the program set their
  * handler by a system call of its own, after it had mapped something. That
  * handler finds its thread's rings in use, and is told EINTR, or EAGAIN if it
- * does not block; nobody else is affected.
+ * does not block; no other thread is affected.
  *
- * sigaction() and its relatives say what they would say without us.
+ * sigaction() and its relatives return what they would return without us.
  */
 #ifndef L5_SIGNAL_H
 #define L5_SIGNAL_H
@@ -32,9 +33,9 @@
 /**
  * struct sig_thread - what a thread knows of its signals
  * @held: where the stack was when it began what no handler may see; or 0
- * @put_back: signals were, and are to be let in
+ * @put_back: signals were put back, and are to be let in
  * @coming: one of our own handlers is at it
- * @mask: what was blocked before they were
+ * @mask: what was blocked before they were put back
  * @kept: a signal to be put back, if its number is not 0
  */
 struct sig_thread {
@@ -98,8 +99,8 @@ static inline __attribute__((always_inline)) void sig_release(uintptr_t was)
 /**
  * sig_settle() - about to sleep: let in what may still be kept out
  *
- * That is nothing, but in a thread that was taken out of the middle by a
- * handler that we do not know.
+ * There is none, but in a thread that was taken out of the middle by a handler
+ * that we do not know.
  */
 static inline void sig_settle(void)
 {
@@ -122,8 +123,9 @@ void sig_in_child(void);
 /**
  * sig_mapped() - something was mapped: now handlers matter
  *
- * Those that the program set past us until now get ours before them, and we
- * hear of SIGSEGV and SIGBUS even where it has none. What it hears stays.
+ * Handlers that the program set past us until now get ours before them, and we
+ * hear of SIGSEGV and SIGBUS even where the program has no handler. What the
+ * program hears stays the same.
  */
 void sig_mapped(void);
 

@@ -25,16 +25,16 @@ bool stats_wanted;
 static struct l5_stats_file *file;
 /* This process's part, once it has one. */
 static struct l5_stats_proc *_Atomic own;
-/* Counted as one for which there was none. */
+/* Was this process counted as one without a part? */
 static atomic_int lost;
 /* Where sockets count if only -v was asked for, which goes by the calls. */
 static struct l5_stats_sock scratch;
-/* Kinds of calls that were named, by bit. */
+/* The kinds of calls that -v has named, by bit. */
 static atomic_uint said;
 
 static __thread struct l5_stats_way *polls
 	__attribute__((tls_model("initial-exec")));
-/* That one's process's part. */
+/* The part of the process that @polls is in. */
 static __thread struct l5_stats_proc *polls_of
 	__attribute__((tls_model("initial-exec")));
 
@@ -67,7 +67,7 @@ static char *put_number(char *at, unsigned int n, unsigned int base)
 	return at;
 }
 
-/* Is it what l5run makes? Else its size may change under our hands. */
+/* Is the file what l5run makes? Else its size may change under our hands. */
 static bool good(int fd)
 {
 	const int size = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -115,7 +115,7 @@ void stats_start(void)
 	const char *s = getenv(L5_ENV_STATS);
 	int saved = errno;
 
-	/* whose environment it is does not say where others are to write */
+	/* another user's environment does not say where to write */
 	if (s && !getauxval(AT_SECURE)) {
 		file = find(s);
 		if (!file)
@@ -146,7 +146,7 @@ static void copy_text(char *to, const char *from, size_t size)
 	to[len] = '\0';
 }
 
-/* This process's part, NULL if there is none. */
+/* Find this process's part, NULL if there is none. */
 static struct l5_stats_proc *part(void)
 {
 	struct l5_stats_proc *p = atomic_load(&own), *old = NULL;
@@ -205,7 +205,7 @@ static void wipe(struct l5_stats_sock *s)
 	memset((char *)s + sizeof(s->state), 0, sizeof(*s) - sizeof(s->state));
 }
 
-/* Its place is needed for another: all that is left of it is in the sum. */
+/* The socket's place is needed for another: only the sum keeps its counts. */
 static void fold(struct l5_stats_proc *p, struct l5_stats_sock *s)
 {
 	struct l5_stats_sock *sum = &p->sock[L5_STATS_REST_CLOSED];
@@ -483,7 +483,7 @@ void stats_count_left(int fd, enum l5_stats_dir dir, enum l5_stats_call call)
 	sock_done();
 }
 
-/* Threads wait for one thing or other at once, so that each has a place. */
+/* Several threads may wait at once, so each has a place. */
 static struct l5_stats_way *my_polls(void)
 {
 	struct l5_stats_proc *p = part();

@@ -2,10 +2,11 @@
 /*
  * Counting for l5run --stats (stats_file.h), and what -v says of calls.
  *
- * Of a program that did not ask for it, a call on a mapped socket pays for one
- * test of a pointer that is in the line of struct sock it has just read. Of one
- * that did, for an increment or two in a line that is this socket's and this
- * direction's. There is no locked instruction, but where sockets come and go.
+ * In a program that did not ask for it, a call on a mapped socket pays for one
+ * test of a pointer that is in the line of struct sock it has just read. In a
+ * program that did, it pays for an increment or two in a line that is this
+ * socket's and this direction's. There is no locked instruction, except where
+ * sockets come and go.
  */
 #ifndef L5_STATS_H
 #define L5_STATS_H
@@ -16,7 +17,7 @@
 #include "policy.h"
 #include "stats_file.h"
 
-/* Does anybody want to know? Set once, at the start. */
+/* Are the counts wanted? Set once, at the start. */
 extern bool stats_wanted;
 
 /**
@@ -27,7 +28,7 @@ extern bool stats_wanted;
 void stats_start(void);
 
 /**
- * stats_forked() - in a child of fork(), what was counted was its parent's
+ * stats_forked() - in a child of fork(): what was counted was its parent's
  */
 void stats_forked(void);
 
@@ -112,7 +113,7 @@ static inline void stats_look(struct l5_stats_sock *s, enum l5_stats_dir dir,
 		stats_count_look(s, dir, paid);
 }
 
-/* A call goes to the kernel before anyone asked whether it is mapped. */
+/* A call goes to the kernel before the socket was looked at. */
 static inline void stats_left(int fd, enum l5_stats_dir dir,
 			      enum l5_stats_call call)
 {

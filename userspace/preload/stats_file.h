@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the library counts for l5run --stats, in memory that both have.
+ * What the library counts for l5run --stats, in memory that it shares with
+ * l5run.
  *
  * l5run makes it, a memfd(2) that is sealed so that its size stays, and names
  * it in the environment by its own process and descriptor. Each process that
  * has the library maps it all at the start, and takes a part when it first has
  * something to count; from then on it needs neither the name nor a descriptor:
- * closefrom(3), chroot(2), another user and fork() change nothing. What cannot
- * open it goes without: another user's program after execve(2), a place without
- * /proc. Nobody else can open it, and pages that nobody writes to are none.
+ * closefrom(3), chroot(2), another user and fork() change nothing. A program
+ * that cannot open it goes without: another user's program after execve(2), or
+ * one in a place without /proc. No other program can open it, and pages that
+ * are not written to take no memory.
  *
- * All who have it may write anything there at any time, and l5run believes
- * nothing: it copies a part, and looks at each number before it uses it.
+ * All processes that have it may write anything there at any time, and l5run
+ * believes nothing: it copies a part, and looks at each number before it uses
+ * it.
  */
 #ifndef L5_STATS_FILE_H
 #define L5_STATS_FILE_H
@@ -54,7 +57,7 @@
 
 /**
  * enum l5_stats_call - see L5_STATS_CALLS
- * @L5_STATS_SAVED: it did not: it was answered in user space
+ * @L5_STATS_SAVED: it did not go there: it was answered in user space
  */
 enum l5_stats_call {
 	L5_STATS_SAVED = -1,
@@ -111,8 +114,9 @@ enum l5_stats_dir { L5_STATS_IN, L5_STATS_OUT, L5_STATS_DIRS };
  * @vain: looks that did not
  * @kernel: system calls, by &enum l5_stats_call
  *
- * A line is written by who has just held the ring's lock of that direction, by
- * plain increments: threads that share a direction of a socket may lose some.
+ * A line is written by the thread that has just held the ring's lock of that
+ * direction, by plain increments: threads that share a direction of a socket
+ * may lose some.
  */
 struct l5_stats_way {
 	uint64_t saved;
@@ -121,7 +125,7 @@ struct l5_stats_way {
 	uint64_t kernel[L5_STATS_CALLS_MAX];
 } __attribute__((aligned(L5_LINE)));
 
-/* Of a part, and of a socket there: BUSY is being written. */
+/* States of a part, and of a socket in it: BUSY is being written. */
 enum l5_stats_state {
 	L5_STATS_FREE,
 	L5_STATS_BUSY,
@@ -136,7 +140,7 @@ enum l5_stats_state {
  * @how: an &enum l5_stats_how
  * @arg: of @how
  * @transport: an &enum l5_transport
- * @n: of sock[] that stand for more than one: how many
+ * @n: how many sockets this stands for, in entries that stand for more than one
  * @early: calls before it was mapped, of both directions
  * @peer: "to" or "from" whom, for people
  * @way: by &enum l5_stats_dir
@@ -155,18 +159,18 @@ struct l5_stats_sock {
 
 /* Numbers in sock[] that are no socket's own */
 enum {
-	L5_STATS_REST_OPEN,	/* those that found no place */
-	L5_STATS_REST_CLOSED,	/* those whose place was needed */
+	L5_STATS_REST_OPEN,	/* sockets that found no place */
+	L5_STATS_REST_CLOSED,	/* sockets whose place was needed */
 	L5_STATS_FIRST,
 };
 
 /**
  * struct l5_stats_proc - a process's part
  * @state: an &enum l5_stats_state, never CLOSED
- * @pid: whose
+ * @pid: of the process
  * @turn: where to look for a closed one next
  * @name: of its program
- * @unmapped: those without a place that are not mapped, by l5_stats_why()
+ * @unmapped: sockets without a place that are not mapped, by l5_stats_why()
  * @poll: poll(), select(), epoll_wait() and the like, by thread
  * @sock: sockets
  */

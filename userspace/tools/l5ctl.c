@@ -26,7 +26,7 @@
 #define MODULE		"af_l5"
 #define REFUSE_PATH	"/sys/module/" MODULE "/parameters/refuse"
 
-/* What an administrator of this network namespace has, and the host's. */
+/* The files of this network namespace, and the host's. */
 #define LIST_PATH	"/proc/net/l5"
 #define DENY_PATH	"/proc/net/l5_deny"
 #define REVOKE_PATH	"/proc/net/l5_revoke"
@@ -37,7 +37,8 @@
 #define PAUSE_NS	100000000
 
 static const struct argp_option options[] = {
-	{ "kill", 'k', NULL, 0, "unload: kill who still has a socket", 0 },
+	{ "kill", 'k', NULL, 0,
+	  "unload: kill each process that still has a socket", 0 },
 	{ "timeout", 't', "S", 0,
 	  "unload: wait S seconds for the last socket (default: 10)", 0 },
 	{ 0 }
@@ -397,8 +398,8 @@ static long now_s(void)
 }
 
 /*
- * Nobody gets a new socket, every connection and listener ends, and when the
- * last descriptor is closed the module goes.
+ * No program gets a new socket, every connection and listener ends, and when
+ * the last descriptor is closed the module goes.
  */
 static int command_unload(const struct settings *s)
 {

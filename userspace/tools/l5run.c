@@ -79,7 +79,7 @@ static const struct argp_option options[] = {
 	  "which sockets of which programs, instead of ~/.config/l5.conf and /etc/l5.conf",
 	  0 },
 	{ "spin", OPT_SPIN, "US", 0,
-	  "who waits for a ring looks at it for US microseconds before it sleeps",
+	  "a thread that waits for a ring looks at it for US microseconds before it sleeps",
 	  0 },
 	{ "transport", OPT_TRANSPORT, "WHAT", 0,
 	  "what may carry connections beside TCP: shm, rdma, or base for nothing (default: what the kernel chooses)",
@@ -206,7 +206,7 @@ static void set_env(const char *name, const char *value)
 		err(EXIT_SELF, "setenv %s", name);
 }
 
-/* Of our own C library, what the loader puts for $LIB: what ends its path. */
+/* What the loader puts for $LIB: the end of the path of our own C library. */
 static int libc_place(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	static const char name[] = "/libc.so.6";
@@ -295,8 +295,8 @@ static char *find_preload(const char *name)
 }
 
 /*
- * Ours comes last: another library that wraps socket() then wraps ours, and
- * one that insists on being first is.
+ * Our library comes last: another library that wraps socket() then wraps ours,
+ * and a library that insists on being first is first.
  */
 static void set_preload(const char *name)
 {
@@ -372,7 +372,7 @@ static void check_policy(const char *s)
 		exit(EXIT_SELF);
 }
 
-/* What the library would leave out without a word. */
+/* Check what the library would leave out without a word. */
 static void check_env(void)
 {
 	const char *s = getenv(L5_ENV_TRANSPORT);
@@ -450,7 +450,7 @@ static void check_configs(const char *config)
 	}
 }
 
-/* Not only a number in sysfs: a socket that says that it is one. */
+/* Not only a number in sysfs: a socket that says that it is AF_L5's. */
 static int have_l5(void)
 {
 	int fd = socket(l5_family(), SOCK_STREAM | SOCK_CLOEXEC, L5PROTO_INET);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What l5run --stats prints: see preload/stats_file.h for who writes it. */
+/* What l5run --stats prints: preload/stats_file.h says how it is written. */
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
@@ -98,7 +98,7 @@ static uint64_t calls(const struct l5_stats_sock *s)
 	return n;
 }
 
-/* A text that ends where its memory does, and is one. */
+/* A text that ends where its memory does, with printable characters alone. */
 static const char *clean(char *text, size_t size)
 {
 	size_t i;
@@ -233,7 +233,7 @@ static void sum_up(struct l5_stats_proc *p, struct l5_stats_sock *sum)
 	}
 }
 
-/* Those with the most calls first. */
+/* Sockets with the most calls first. */
 static int by_calls(const void *a, const void *b)
 {
 	uint64_t x = calls(*(struct l5_stats_sock *const *)a);
@@ -323,7 +323,7 @@ static void print_saved(const struct l5_stats_sock *sum)
 		calls(sum));
 }
 
-/* Only that: a pid that is somebody else's by now makes no harm. */
+/* Only for that: a pid that is another process's by now does no harm. */
 static const char *alive(int pid)
 {
 	return pid > 0 && (!kill(pid, 0) || errno == EPERM) ? "" : ", ended";
@@ -416,7 +416,7 @@ static void end_by(int sig)
 	static const struct rlimit none;
 	sigset_t set;
 
-	/* its core is the one to look at */
+	/* the program's core is the one to look at */
 	setrlimit(RLIMIT_CORE, &none);
 	signal(sig, SIG_DFL);
 	sigemptyset(&set);
@@ -443,7 +443,7 @@ static int wait_for(pid_t pid, const sigset_t *set, int seconds, bool counts)
 	}
 }
 
-/* A pipe whose end somebody waits for is not to be ours, too. */
+/* A pipe whose end another process waits for is not to be ours, too. */
 static void let_go(void)
 {
 	const unsigned int first = STDERR_FILENO + 1;

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How long to wait without sleep: see adapt.h.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/syscall.h>
+
+#include "adapt.h"
+
+/*
+ * A round of looks or a yield takes longer than this, ns, on any machine: so
+ * that counting ends a wait only where the clock does not.
+ */
+#define L5_ROUND_NS	32u
+/* Try again every so often what did not pay. A power of two. */
+#define L5_TURNS	16u
+/*
+ * The first looks, before the first yield, take about this long, ns. Emulated,
+ * a round trip alone is 2000.
+ */
+#define L5_POLLS_NS	10000u
+#define L5_POLLS_MAX	4096u
+
+__thread uint64_t l5_signals
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+uint32_t l5_map_polls;
+uint32_t l5_map_hush;
+
+static struct {
+	int spin_us;
+	int yields;
+	int alone;		/* on the one CPU that we may use */
+} l5_adapt_env = { .spin_us = -1, .yields = -1 };
+
+static int l5_env_int(const char *name)
+{
+	const char *s = secure_getenv(name);
+	char *end;
+	long v;
+
+	if (!s || !*s)
+		return -1;
+	v = strtol(s, &end, 10);
+	return *end || v < 0 ? -1 : v > 1000000 ? 1000000 : (int)v;
+}
+
+/*
+ * How many looks are L5_POLLS_NS: a pause takes from ten cycles to thousands,
+ * in a virtual machine. With a single CPU no look is worth it: while we look no
+ * other thread can run. If there are other CPUs that we may not use, the peer
+ * may be on ours or not: then begin without looks, and find out (L5_TURNS).
+ */
+void l5_adapt_calibrate(void)
+{
+	cpu_set_t cpus;
+	uint64_t t;
+	int i;
+
+	l5_clock_find();
+	l5_adapt_env.spin_us = l5_env_int("L5_SPIN_US");
+	l5_adapt_env.yields = l5_env_int("L5_YIELDS");
+	CPU_ZERO(&cpus);
+	if (!sched_getaffinity(0, sizeof(cpus), &cpus))
+		l5_adapt_env.alone = CPU_COUNT(&cpus) == 1;
+	if (l5_adapt_env.alone && sysconf(_SC_NPROCESSORS_ONLN) == 1)
+		return;
+	t = l5_map_now();
+	for (i = 0; i < 128; i++)
+		l5_pause();
+	t = l5_since(l5_map_now(), t) / 128 + 1;
+	l5_map_polls = L5_POLLS_NS / t;
+	if (l5_map_polls < 4)
+		l5_map_polls = 4;
+	if (l5_map_polls > L5_POLLS_MAX)
+		l5_map_polls = L5_POLLS_MAX;
+}
+
+void l5_adapt_init(struct l5_adapt *a)
+{
+	memset(a, 0, sizeof(*a));
+	a->polls = l5_adapt_env.alone ? 0 : l5_map_polls;
+	l5_adapt_set(a, l5_adapt_env.spin_us, l5_adapt_env.yields);
+}
+
+void l5_adapt_set(struct l5_adapt *a, int spin_us, int yields)
+{
+	l5_store(&a->spin_us, spin_us);
+	l5_store(&a->yields, yields);
+	/* told to wait, it does so from the start; else it learns that */
+	l5_store(&a->win, spin_us > 0 || (!spin_us && yields > 0));
+}
+
+/*
+ * Learn from a wait that took so long. A wait a little longer than the most
+ * that is ever waited counts as short: without the sleep it would have been.
+ */
+static void l5_adapt_learn(struct l5_adapt *a, uint64_t waited)
+{
+	uint32_t win = l5_load(&a->win), now;
+
+	if (l5_load(&a->spin_us) >= 0)
+		return;
+	now = l5_spin_learn(win, waited, 2 * L5_SPIN_MOST, L5_SPIN_MOST);
+	if (now != win)
+		l5_store(&a->win, now);
+}
+
+static bool l5_spin_for(bool (*ready)(const void *arg), const void *arg,
+			uint64_t start, uint64_t ns, uint64_t seen)
+{
+	uint64_t rounds = ns / L5_ROUND_NS;
+	int i;
+
+	do {
+		for (i = 0; i < 32; i++) {
+			if (ready(arg))
+				return true;
+			l5_pause();
+		}
+	} while (l5_no_signal(seen) && !l5_load(&l5_map_hush) &&
+		 l5_since(l5_map_now(), start) < ns && rounds--);
+	return false;
+}
+
+/*
+ * A look finds what another CPU did, a yield also what a process did that
+ * shares our CPU. Where the peer shares it the first looks only cost time, and
+ * become few; every L5_TURNS waits they are all tried, to see whether that has
+ * changed.
+ */
+static bool l5_adapt_try(struct l5_adapt *a, bool (*ready)(const void *arg),
+			 const void *arg, uint32_t polls, uint64_t *start,
+			 uint64_t ns, uint64_t seen)
+{
+	uint32_t win = l5_load(&a->win), turn = l5_load(&a->turn) + 1;
+	int yields = l5_load(&a->yields);
+	uint64_t n, rounds;
+	int spin_us = l5_load(&a->spin_us);
+	uint64_t now, from, spin;
+
+	*start = 0;
+	if (l5_unlikely(l5_load(&l5_map_hush)))
+		return false;
+	l5_store(&a->turn, turn);
+	from = l5_map_now();
+	*start = from;
+	if (!win || !l5_no_signal(seen))
+		return false;
+	if (spin_us > 0) {
+		spin = l5_spin_ns(spin_us, win, L5_SPIN_MOST);
+		if (l5_spin_for(ready, arg, from, spin < ns ? spin : ns, seen))
+			return true;
+		if (spin >= ns || !l5_no_signal(seen))
+			return false;
+	} else if (spin_us < 0 && polls < l5_map_polls &&
+		   !(turn & (L5_TURNS - 1))) {
+		for (; polls < l5_map_polls; polls++) {
+			if (ready(arg)) {
+				l5_store(&a->polls, l5_map_polls);
+				return true;
+			}
+			l5_pause();
+		}
+	}
+	/* told to spin only */
+	if (spin_us >= 0 && yields < 0)
+		return false;
+	if (yields < 0 && ns > win)
+		ns = win;
+	rounds = yields < 0 ? ns / L5_ROUND_NS + 1 : (uint64_t)yields;
+	for (n = 0; n < rounds; n++) {
+		if (l5_load(&l5_map_hush))
+			return false;
+		syscall(SYS_sched_yield);
+		now = l5_map_now();
+		if (ready(arg)) {
+			l5_adapt_learn(a, l5_since(now, from));
+			/* data that came this late was not worth looking for */
+			if (spin_us < 0)
+				l5_store(&a->polls, polls / 2);
+			return true;
+		}
+		if (l5_since(now, from) >= ns || !l5_no_signal(seen))
+			break;
+	}
+	return false;
+}
+
+bool l5_adapt_slow_for(struct l5_adapt *a, bool (*ready)(const void *arg),
+		       const void *arg, uint32_t polls, uint64_t *start,
+		       uint64_t ns, uint64_t seen)
+{
+	if (l5_adapt_try(a, ready, arg, polls, start, ns, seen))
+		return true;
+	/* what is there comes before the signal that ended the looks */
+	return l5_unlikely(!l5_no_signal(seen)) && ready(arg);
+}
+
+bool l5_adapt_slow(struct l5_adapt *a, bool (*ready)(const void *arg),
+		   const void *arg, uint32_t polls, uint64_t *start,
+		   uint64_t seen)
+{
+	return l5_adapt_slow_for(a, ready, arg, polls, start, UINT64_MAX, seen);
+}
+
+void l5_adapt_woke(struct l5_adapt *a, uint64_t start)
+{
+	uint64_t waited = l5_since(l5_map_now(), start);
+
+	l5_adapt_learn(a, waited);
+	/* a wait that is worth anything begins with a look */
+	if (waited > L5_SPIN_MOST)
+		l5_store(&a->polls, l5_map_polls);
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * libl5: a connection, and whether it has its rings mapped. See libl5(7).
+ *
+ * System calls are bare ones: under l5run those of libc lead to the rings, too.
+ * So no function of the library is a cancellation point; in connect.c
+ * getaddrinfo() is.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/syscall.h>
+
+#include "conn.h"
+#include "mailbox.h"
+
+/* l5_conn.life while a thread of that life is at work on it */
+#define L5_LIFE_BUSY	0x80000000u
+/* Calls at most until rings are tried again that may yet come */
+#define L5_LATER_MAX	64u
+/* l5_set_wait() was not called */
+#define L5_WAIT_DEFAULT	(-2)
+
+static void kept_init(struct l5_kept *k)
+{
+	pthread_mutexattr_t attr;
+
+	k->len = 0;
+	k->map = NULL;
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
+	pthread_mutex_init(&k->mutex, &attr);
+	pthread_mutexattr_destroy(&attr);
+}
+
+static void conn_wait_set(struct l5_conn *c, struct l5_adapt *a)
+{
+	int spin_us = l5_load(&c->spin_us), yields = l5_load(&c->yields);
+
+	if (spin_us != L5_WAIT_DEFAULT)
+		l5_adapt_set(a, spin_us, yields);
+}
+
+/* Without its mailbox */
+static void conn_unjoin(struct l5_conn *c)
+{
+	struct l5_mailbox *b = c->box;
+
+	if (!b)
+		return;
+	if (c->byte)
+		l5_mailbox_leave(b, c, c->byte - 1);
+	c->byte = 0;
+	l5_store(&c->box, NULL);
+	l5_mailbox_put(b);
+}
+
+/* Has it a byte in its mailbox now? The second of attach and map finds it. */
+static void conn_join(struct l5_conn *c)
+{
+	struct l5_mailbox *b = l5_load(&c->box);
+	struct l5_map *m = l5_load(&c->map);
+
+	if (b && m && m->mailbox && l5_mailbox_mine(b) &&
+	    l5_mailbox_join(b, c, m->mailbox - 1))
+		l5_store_release(&c->byte, m->mailbox);
+}
+
+/*
+ * Map the connection if that can be. A connection that RDMA may yet take is
+ * tried again, at whatever call, but ever more rarely; a connection that is
+ * still connecting is tried at each call.
+ *
+ * Not while a thread has bytes without a ring: the next thread would have those
+ * of the ring, and both the same ones.
+ */
+static void conn_try(struct l5_conn *c)
+{
+	uint32_t later = l5_load(&c->laters);
+	int saved = errno, err = EAGAIN;
+	struct l5_map *m = NULL;
+
+	if (!pthread_mutex_trylock(&c->tx.mutex)) {
+		if (!pthread_mutex_trylock(&c->rx.mutex)) {
+			m = l5_map_new(c->fd);
+			err = m ? 0 : errno;
+			if (m) {
+				conn_wait_set(c, &m->tx_adapt);
+				conn_wait_set(c, &m->rx_adapt);
+				l5_store_release(&c->map, m);
+			}
+			pthread_mutex_unlock(&c->rx.mutex);
+		}
+		pthread_mutex_unlock(&c->tx.mutex);
+	}
+	if (err == EAGAIN)
+		later = !later ? 1 : later < L5_LATER_MAX ? 2 * later : later;
+	else
+		later = err == ENOTCONN;
+	l5_store(&c->laters, later);
+	l5_store(&c->later, later);
+	l5_store(&c->why, err);
+	if (m) {
+		l5_mb();
+		conn_join(c);
+	}
+	errno = saved;
+}
+
+/*
+ * In this life of the process nothing was tried: it is new, or a child of
+ * fork().
+ *
+ * A parent's map may still be looked at by another thread in this function's
+ * caller, so it is kept until there is one more to be kept.
+ */
+struct l5_map *l5_conn_settle(struct l5_conn *c)
+{
+	struct l5_map *old;
+	uint32_t now, was;
+	int saved = errno;
+
+	l5_map_live();
+	now = l5_load(l5_map_life);
+	for (;;) {
+		was = l5_load_acquire(&c->life);
+		if (was == now)
+			goto out;
+		if (was == (now | L5_LIFE_BUSY))
+			syscall(SYS_sched_yield);
+		else if (l5_cmpxchg(&c->life, was, now | L5_LIFE_BUSY))
+			break;
+	}
+	old = l5_load(&c->map);
+	if (old && !l5_map_mine(old)) {
+		l5_map_put(c->lost);
+		c->lost = old;
+		l5_store(&c->map, NULL);
+	}
+	if (was) {
+		kept_init(&c->tx);
+		kept_init(&c->rx);
+		c->trying = 0;
+		c->laters = 0;
+		conn_unjoin(c);
+	}
+	conn_try(c);
+	l5_store_release(&c->life, now);
+out:
+	errno = saved;
+	return l5_load_acquire(&c->map);
+}
+
+/* Rings that may yet come. A thread that finds another at it does without. */
+struct l5_map *l5_conn_later(struct l5_conn *c, bool now)
+{
+	uint32_t later = l5_load(&c->later);
+
+	if (later > 1 && !now) {
+		l5_store(&c->later, later - 1);
+	} else if (!__atomic_exchange_n(&c->trying, 1, __ATOMIC_ACQUIRE)) {
+		if (!l5_load(&c->map) && l5_load(&c->later))
+			conn_try(c);
+		l5_store_release(&c->trying, 0);
+	}
+	return l5_load_acquire(&c->map);
+}
+
+static long conn_getfl(int fd)
+{
+	return syscall(SYS_fcntl, fd, F_GETFL);
+}
+
+static struct l5_conn *conn_new(int fd, bool nonblock)
+{
+	struct l5_conn *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->fd = fd;
+	c->nonblock = nonblock;
+	c->spin_us = L5_WAIT_DEFAULT;
+	c->yields = L5_WAIT_DEFAULT;
+	kept_init(&c->tx);
+	kept_init(&c->rx);
+	return c;
+}
+
+struct l5_conn *l5_map(int fd)
+{
+	socklen_t len = sizeof(int);
+	long flags = conn_getfl(fd);
+	struct l5_conn *c;
+	int type;
+
+	if (flags < 0 || syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type,
+				 &len) < 0)
+		return NULL;
+	c = conn_new(fd, flags & O_NONBLOCK);
+	if (c)
+		l5_conn_settle(c);
+	return c;
+}
+
+struct l5_conn *l5_conn_over(int fd, struct l5_map *m)
+{
+	struct l5_conn *c = conn_new(fd, false);
+
+	if (!c)
+		return NULL;
+	c->map = l5_map_get(m);
+	c->life = l5_load(l5_map_life);
+	return c;
+}
+
+void l5_unmap(struct l5_conn *c)
+{
+	if (!c)
+		return;
+	conn_unjoin(c);
+	/* it does not touch the maps of a parent */
+	l5_map_put(c->map);
+	l5_map_put(c->lost);
+	free(c->tx.buf);
+	free(c->rx.buf);
+	free(c);
+}
+
+int l5_conn_fd(const struct l5_conn *c)
+{
+	return c->fd;
+}
+
+bool l5_conn_mapped(struct l5_conn *c)
+{
+	struct l5_map *m = l5_conn_map(c);
+
+	if (!m && l5_load(&c->later))
+		m = l5_conn_later(c, true);
+	if (!m)
+		errno = l5_load(&c->why);
+	return m;
+}
+
+int l5_mailbox_attach(struct l5_mailbox *b, struct l5_conn *c)
+{
+	struct l5_mailbox *none = NULL;
+
+	if (!l5_mailbox_mine(b)) {
+		errno = EINVAL;
+		return -1;
+	}
+	/* in a child of fork() this ends what a parent attached */
+	l5_conn_map(c);
+	l5_mailbox_get(b);
+	if (!__atomic_compare_exchange_n(&c->box, &none, b, false,
+					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+		l5_mailbox_put(b);
+		errno = EBUSY;
+		return -1;
+	}
+	l5_mb();
+	conn_join(c);
+	return 0;
+}
+
+int l5_conn_mailbox(struct l5_conn *c)
+{
+	l5_conn_map(c);
+	return (int)l5_load_acquire(&c->byte) - 1;
+}
+
+int l5_set_nonblock(struct l5_conn *c, bool on)
+{
+	long flags = conn_getfl(c->fd);
+
+	if (flags < 0)
+		return -1;
+	flags = on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
+	if (syscall(SYS_fcntl, c->fd, F_SETFL, flags) < 0)
+		return -1;
+	__atomic_store_n(&c->nonblock, on, __ATOMIC_RELAXED);
+	return 0;
+}
+
+void l5_set_wait(struct l5_conn *c, int spin_us, int yields)
+{
+	struct l5_map *m = l5_conn_map(c);
+
+	l5_store(&c->yields, yields < -1 ? -1 : yields);
+	l5_store(&c->spin_us, spin_us < -1 ? -1 : spin_us);
+	if (m) {
+		conn_wait_set(c, &m->tx_adapt);
+		conn_wait_set(c, &m->rx_adapt);
+	}
+}

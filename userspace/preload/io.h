@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What receiving and sending have in common: see io.c.
+ */
+#ifndef L5_IO_H
+#define L5_IO_H
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "fdtab.h"
+#include "real.h"
+#include "signal.h"
+#include "stats.h"
+
+/* What these functions return when the caller is to make its system call. */
+#define TO_KERNEL	((ssize_t)-2)
+
+/* Neither NULL nor any of its neighbours, nor the kernel's half. */
+static inline bool may_be_memory(const void *p)
+{
+	return (uintptr_t)p >= 65536 && (intptr_t)p > 0;
+}
+
+/**
+ * struct pause - what is left of a wait when it is the kernel's turn
+ * @start: when the last look began
+ * @tx: for room
+ * @slept: the kernel is to sleep, so there is something to learn from it
+ */
+struct pause {
+	uint64_t start;
+	bool tx;
+	bool slept;
+};
+
+/**
+ * io_pause() - a wait goes on in the kernel
+ * @p: what is left of it
+ * @w: how it waited
+ *
+ * Return: false if a signal ended it, so that it does not.
+ */
+static inline bool io_pause(struct pause *p, const struct l5_wait *w)
+{
+	bool came = w->vain && !l5_wait_quiet(w);
+
+	p->start = w->start;
+	p->slept = w->vain && !came;
+	return !came;
+}
+
+/**
+ * io_woke() - the system call is back: would a longer wait have been worth
+ *	while?
+ * @fd: the descriptor
+ * @p: of that call
+ */
+void io_woke(int fd, const struct pause *p);
+
+/**
+ * io_interrupted() - signals came while the call waited, and were handled
+ * @fd: the descriptor
+ * @w: how it waited
+ * @tx: for room
+ *
+ * Return: -1 with EINTR, or TO_KERNEL if the call goes on, as it does not where
+ * it has a time-out.
+ */
+ssize_t io_interrupted(int fd, const struct l5_wait *w, bool tx);
+
+/**
+ * io_keep_error() - the kernel told, and forgot, why it cannot move the rest
+ * @fd: the descriptor
+ * @error: why, as errno, of a call that has moved something
+ *
+ * The next call is to tell, be it one that sends or one that receives.
+ */
+void io_keep_error(int fd, int error);
+
+/**
+ * io_kept_error() - tell that error, once
+ * @s: the socket, in use
+ *
+ * Return: true if there was one; it is in errno.
+ */
+bool io_kept_error(struct sock *s);
+
+/* The lock word is held by this very thread: -1, with errno. */
+static inline ssize_t io_nested(const struct sock *s, int flags)
+{
+	errno = sock_nonblocking(s) || flags & MSG_DONTWAIT ? EAGAIN : EINTR;
+	return -1;
+}
+
+/* Has the socket an option that only system calls keep? */
+static inline bool io_plain(const struct sock *s)
+{
+	return l5_unlikely(atomic_load_explicit(&s->flags,
+						memory_order_relaxed) &
+			   SOCK_PLAIN);
+}
+
+/* Are these buffers for the kernel to see: none, too many, or no memory? */
+bool io_odd(const struct iovec *iov, int n, size_t *len);
+
+/**
+ * struct rest - what is left of some buffers
+ * @part: what is left of one that was begun; no bytes if none was
+ * @iov: the buffers after it
+ * @n: how many these are
+ *
+ * Stacks are small and buffers may be many, so these are not copied.
+ */
+struct rest {
+	struct iovec part;
+	const struct iovec *iov;
+	int n;
+};
+
+/* The buffers without the first @done bytes. */
+void rest_of(const struct iovec *iov, int n, size_t done, struct rest *rest);
+
+/* The first of what is left: a call takes these, and another the rest. */
+static inline const struct iovec *rest_first(const struct rest *rest, int *n)
+{
+	if (rest->part.iov_len) {
+		*n = 1;
+		return &rest->part;
+	}
+	*n = rest->n;
+	return rest->iov;
+}
+
+static inline size_t bytes_of(const struct iovec *iov, int n)
+{
+	size_t len = 0;
+
+	for (; n; iov++, n--)
+		len += iov->iov_len;
+	return len;
+}
+
+/* What the kernel is asked for, once the rings had nothing more to say. */
+static inline enum l5_stats_call call_of(ssize_t ret, bool slept, bool dontwait,
+					 enum l5_stats_call full)
+{
+	if (slept)
+		return L5_STATS_SLEPT;
+	if (ret == L5_TRY_ASK)
+		return L5_STATS_ASKED;
+	return ret == L5_TRY_AGAIN && dontwait ? full : L5_STATS_LOCKED;
+}
+
+/*
+ * The first attempt, and if it is the kernel's turn the plain call; @ret is
+ * what both return into, @p has to be there.
+ */
+#define THEN(ret, fd, p, call) do {					\
+	if (l5_likely((ret) == TO_KERNEL)) {				\
+		sig_settle();						\
+		(ret) = (call);						\
+		if (l5_unlikely((p)->slept))				\
+			io_woke((fd), (p));				\
+	}								\
+} while (0)
+
+#endif /* L5_IO_H */
