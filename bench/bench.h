@@ -101,7 +101,7 @@ void transport_check(const struct setup *s, int fd);
  * @key: the short one
  * @arg: what its value is called, NULL: a switch
  * @doc: what it does
- * @value: where the value goes, a number above 0; 1 if it is a switch
+ * @value: where the value goes: a number above 0, or 1 for a switch
  */
 struct own_option {
 	const char *name;

@@ -86,7 +86,7 @@ class Cores:
         self.watch = wanted and machine().endswith("kvm")
 
     def apart(self):
-        """Are they, at this moment?"""
+        """Are they two cores at this moment?"""
         time.sleep(0.02)
         done = subprocess.run(self.LOOK, check=True, text=True,
                               stdout=subprocess.PIPE)

@@ -28,7 +28,7 @@ HW = f"/sys/class/infiniband/{DEVICE}/ports/1/hw_counters/"
 RSOCKET = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
 CHUNK = 65536
 PATIENCE = 20       # seconds until something is given up
-# How net.l5 is if a figure does not want something else.
+# The settings of net.l5 for a figure that wants no others.
 SETTINGS = {"rdma_poll": 0, "rdma_notify": 4, "rdma_safe": 0, "rdma_chain": 0,
             "rdma_memo_s": 60, "rdma_ms": 10000}
 
@@ -65,7 +65,7 @@ def configure(settings):
 
 
 def prepare():
-    """Have what the rivals need, and packets handled while somebody polls.
+    """Have what the rivals need, and packets handled while a program polls.
 
     Where a process polls on the only CPU, ksoftirqd, which sends and receives
     for all that is measured here, would have to wait for its time slice.
@@ -190,7 +190,7 @@ class Pair(sample.Sampler):
                 f"{k} {v}" for k, v in moved.items() if v))
 
     def at(self, port):
-        """How the commands say where."""
+        """How the commands name the address."""
         return ["-L", SERVER], ["-C", f"{SERVER}:{port}"]
 
     def port(self):
@@ -275,7 +275,7 @@ def samplers(peer, opt):
             **kw)
 
     def plain(what, program, *options):
-        """A program for TCP, or all that it can be made."""
+        """A program for TCP, and all that it can be made to use."""
         return [
             own(what + "/tcp", "tcp", program, *options),
             own(what + "/l5", "l5", program, *options, "-t", "l5"),
@@ -352,8 +352,8 @@ def measure(opt, ready):
         peer.end()
 
 
-# As those of bench/reach: what, figure, what it is set against, how, bounds in
-# the VM and natively.
+# As the targets of bench/reach: what, figure, what it is set against, how,
+# bounds in the VM and natively.
 TARGETS = (
     ("Between hosts, software RDMA: two CPUs, no NIC",),
     ("64 B round trip, poller: ib_write_lat", "pair/lat/poller",

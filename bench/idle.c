@@ -4,10 +4,10 @@
  * open, both ends, divided by N. With AF_L5 the rings' own memory, which is
  * the user's choice, is told apart.
  *
- * Used is what is neither free nor page cache. MemAvailable would hide a part:
- * it takes inodes of sockets for memory that can be reclaimed at will. Pages
- * that a CPU keeps for itself blur the figure, but the part that is slabs is
- * exact, so the larger of the two is the answer.
+ * Memory that is neither free nor page cache is used. MemAvailable would hide a
+ * part: it takes inodes of sockets for memory that can be reclaimed at will.
+ * Pages that a CPU keeps for itself blur the figure, but the part that is slabs
+ * is exact, so the larger of the two is the answer.
  */
 #include "bench.h"
 

@@ -88,8 +88,8 @@ static void map_check(const struct stream *st)
 }
 
 /*
- * Is it carried by what the figure will claim? A server that was left by a
- * client on another host may have no rings any more; it has looked before.
+ * Does the transport that the figure will claim carry it? A server whose client
+ * on another host has left may have no rings any more; it has looked before.
  */
 void stream_check(const struct stream *st, const struct setup *s)
 {
@@ -100,8 +100,8 @@ void stream_check(const struct stream *st, const struct setup *s)
 
 /*
  * Between hosts a connection begins on TCP. Both ends exchange bytes until each
- * has seen, and said, that its own is where it should be; a client that has
- * waited for too long says so, and finds out why when it checks.
+ * has seen, and said, that its own transport is as it should be; a client that
+ * has waited for too long says so, and finds out why when it checks.
  */
 void stream_settle(struct stream *st, const struct setup *s)
 {
@@ -146,8 +146,9 @@ static void await(struct stream *st, short events)
 }
 
 /*
- * A line holds one message, and its like comes only after the answer. Those
- * that walk lie as records do in a ring; all are of one length here.
+ * A line holds one message, and the next comes only after the answer. Messages
+ * that walk through memory lie as records do in a ring; all are of one length
+ * here.
  */
 static ssize_t line_recv(struct stream *st, void *buf, size_t len)
 {

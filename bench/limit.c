@@ -3,8 +3,9 @@
  * What the machine allows: the bounds that figures of rings are set against.
  *
  * Round trips: two processes, a CPU each, and two lines of shared memory, one
- * a way. No header, no cursor, no check, nobody who sleeps. (bench/rr -t line
- * is the same with every byte checked, as with all that it measures.)
+ * a way. No header, no cursor, no check, no process that sleeps. (bench/rr -t
+ * line is the same with every byte checked, as bench/rr checks all that it
+ * measures.)
  *
  * Copy: memcpy() of one thread from one array to another, in pieces of 128 KiB
  * as a bulk transfer does it.

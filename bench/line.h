@@ -4,8 +4,8 @@
  * last, says that the rest is there. Up to 64 bytes that is one cache line.
  *
  * Messages come to the same place each time, or one after the other through as
- * much memory as a ring has, which a line that moves between two cores is not
- * indifferent to.
+ * much memory as a ring has, since the cost of a line that moves between two
+ * cores depends on that.
  */
 #ifndef BENCH_LINE_H
 #define BENCH_LINE_H

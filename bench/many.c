@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What connections cost a server that are open and say nothing: round trips a
- * second over a few connections in turn, one message at a time, first with only
- * these open, then with more, then with the few again. Prints the rate with the
- * few, before and after, and the one with all.
+ * What open connections cost a server that say nothing: round trips a second
+ * over a few connections in turn, one message at a time, first with only these
+ * open, then with more open, then with the few again. Prints the rate with the
+ * few, before and after, and the rate with all.
  *
  * The server asks which connection has something as is best for the transport:
  * the mailbox, if there is one, or l5_wait_any() with --array, or epoll_wait().

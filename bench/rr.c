@@ -188,7 +188,7 @@ static void measure(struct rr *rr, pid_t server)
 	free(buf);
 	server_wait(server);
 	printf("%.2f %s\n", result, timed ? "us" : "rt/s");
-	/* What a server on another host used is not known here. */
+	/* The CPU time of a server on another host is not known here. */
 	if (rr->every && server)
 		printf("%.2f %% cpu\n",
 		       100 * (cpu + rr->found->cpu) / seconds);

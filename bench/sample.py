@@ -52,7 +52,7 @@ class Sampler:
         return run(self.command)
 
     def check(self, moved):
-        """Fail if the counters say that something else carried it."""
+        """Fail if the counters say that another transport carried it."""
 
     def look(self):
         """The counters."""
