@@ -12,7 +12,7 @@ PREFIX	?= /usr/local
 DKMS	?= dkms
 SRCTREE	?= /usr/src
 T	?=
-# of the checks that take long: leave out what has passed on the same tree
+# of checks that take long: leave out what has passed on the same tree
 RESUME	?=
 
 SUBDIRS	:= userspace bench
@@ -37,6 +37,8 @@ tools: deps-build
 # The module by DKMS, for KVER and each kernel to come; DKMS= is for KVER alone,
 # and so it is where DKMS cannot be had. DESTDIR only lays files there.
 install: deps-build			## install (PREFIX, KVER, DKMS=, DESTDIR)
+	@[ -z "$(L5_TEST_TRANSPORT)" ] || { \
+		echo "L5_TEST_TRANSPORT is for tests alone" >&2; exit 1; }
 	@if [ -z "$(DKMS)" ]; then d=; elif [ -n "$(DESTDIR)" ] || \
 		vm/deps $(DEPS_DKMS); then d="$(DKMS)"; else d=; \
 		echo "no DKMS: the module goes to $(KVER) alone" >&2; fi; \
@@ -63,11 +65,11 @@ model: deps-test			## the protocol's models, with spin
 
 check-debug: deps-test all		## kernel tests on a debug kernel
 	vm/kernel debug
-	selftests/check debug $(if $(RESUME),--resume) $(T)
+	selftests/check debug --jobs 2 $(if $(RESUME),--resume) $(T)
 
 check-races: deps-test all		## kernel tests, looking for data races
 	vm/kernel kcsan
-	selftests/check races $(if $(RESUME),--resume) $(T)
+	selftests/check races --jobs 2 $(if $(RESUME),--resume) $(T)
 
 check-long: deps-test all		## what takes hours, before a release
 	vm/kernel debug

@@ -48,7 +48,7 @@ def last(stamps, **of):
 
 
 def add(args, path=FILE):
-    """A whole line, behind whole lines, for several who write."""
+    """A whole line, behind whole lines, for several writers at once."""
     text = ' '.join(args.text.split())
     s = Stamp(time.strftime('%Y-%m-%d %H:%M'), args.tree, args.check,
               args.part, args.verdict, args.seconds, args.flaky, text)

@@ -50,7 +50,7 @@ get_unpacked() {	# name
 	KDIR=$ROOT/usr/src/linux-headers-$REL
 }
 
-# Of a kernel that is there already nothing goes before its successor is unpacked.
+# Nothing of an existing kernel goes before its successor is unpacked.
 fetch() {	# name
 	local rel list copy
 	[ -e "$DIR/ok" ] && [ -z "$RENEW" ] && return
@@ -162,8 +162,8 @@ relocate() {
 }
 
 # Run a command in the kernel's own root, where it finds one directory of ours
-# under its own name. The mounts are nobody else's and end with the command. A
-# user that is not root is one in there.
+# under its own name. The mounts are private and end with the command. A user
+# that is not root is root in there.
 in_root() {	# directory command...
 	local as_root=()
 	[ "$(id -u)" -eq 0 ] || as_root=(--map-root-user)

@@ -163,7 +163,7 @@ make_boot_dir() {	# image release modules-root dir
 	: >"$dir/ok"
 }
 
-# Which accelerator: "kvm" only where a guest really starts under it. On some
+# The accelerator is "kvm" only where a guest really starts under it. On some
 # hosts /dev/kvm opens and a guest then hangs, so one is tried, once per kernel,
 # processor and host boot.
 accelerator() {	# boot-dir release
@@ -283,8 +283,10 @@ tsc_khz() {
 # replace it while the guest boots.
 write_job() {	# command...
 	local i e a path
-	path=$REPO/userspace/bin:$REPO/userspace:$REPO/bench:$VM
+	# after those of the system, where "ab" is Apache's
+	path=$REPO/userspace/bin:$REPO/userspace
 	path=$path:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+	path=$path:$REPO/bench:$VM
 	[ -z "$MODULE" ] || cp "$MODULE" "$TMP/tree/job/af_l5.ko" || return
 	{
 		setting CWD "$PWD"

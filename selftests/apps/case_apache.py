@@ -82,7 +82,7 @@ def session(s):
             'a small file', out['a small file'])
     ab('ab -k', '-k')
     ab('ab')
-    # New children, while the old ones still have what they answer.
+    # New children, while the old ones still have requests to answer.
     old = set(processes(server.pid))
     server.send_signal(signal.SIGUSR1)
     wait_until(lambda: set(processes(server.pid)) - old, 'new children')
@@ -98,6 +98,6 @@ def processes(pid):
 
 
 def run(t):
-    # What wakes a child for a reload connects and may say nothing: then the
-    # client's end stays undecided, which is TCP.
+    # The connection that wakes a child for a reload may carry nothing: then
+    # the client's end stays undecided, which is TCP.
     t.compare(session, CONNECTIONS, PAYLOAD, base=None)

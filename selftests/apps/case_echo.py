@@ -43,7 +43,7 @@ INETD = ('cat', '/bin/busybox cat', 'sh -c "cat; echo end"', 'tee /dev/null',
 
 
 def command(s, path, kind, *args):
-    """Of a program for this session, and whether nothing is preloaded."""
+    """A program's name for this session, and whether nothing is preloaded."""
     static = kind.endswith('_static')
     argv = [path + '_static' * static]
     if static and s.mode != 'tcp' and have_module():

@@ -83,7 +83,8 @@ def session(s):
     bad = re.search(r'Socket errors: connect (\d+), read (\d+), '
                     r'write (\d+), timeout (\d+)', text)
     bad = [int(n) for n in bad.groups()] if bad else [0] * 4
-    # What is closed as it is idle may get one more request, on TCP too.
+    # A connection that is closed as it is idle may get one more request, on
+    # TCP too.
     s.check(code == 0 and done and int(done[1]) > 0 and
             'Non-2xx' not in text and bad[0] == bad[3] == 0 and
             bad[1] + bad[2] <= 2 * 8, 'wrk: two reloads meanwhile', text)

@@ -10,7 +10,7 @@ from harness import (HERE, REPO, Failed, family, free_port, have_module, in_vm,
 
 PROBE = os.path.join(HERE, 'build', 'preload_probe')
 STATIC = PROBE + '_static'
-# What is always plain, whatever is asked.
+# Sockets that are always plain, whatever is asked.
 PLAIN = ('udp', 'unix dgram', 'seqpacket', 'mptcp', 'bad family', 'bad type',
          'bad protocol', 'socketpair')
 
@@ -72,7 +72,7 @@ def options(s, check):
 
 
 def rules(s, check):
-    """Bad ones are named; those that somebody asked for end it."""
+    """Bad rules are named; those that the user asked for end it."""
     l5run = s.prefix[0]
     home = s.path('home')
     os.makedirs(os.path.join(home, '.config'))
@@ -248,7 +248,7 @@ def secure(s, check):
 
 
 def sockets(s, check):
-    """With the module: who gets an AF_L5 socket."""
+    """With the module: the calls that get an AF_L5 socket."""
     plain = s.run([PROBE], plain=True)
     got, r = probe(s)
     check(r.code == 0 and not r.err, 'the probe runs', r)
@@ -336,7 +336,7 @@ def says(s):
                     moved['conn_shm'] == shm,
                     f'a rule of the {where} about {name}: {words}',
                     (r, moved))
-            # Of the client: the server's are not asked.
+            # The client's rules: the server's are not asked.
             s.check(('mapped, rings' in text) == bool(maps),
                     f'a rule of the {where} about {name}: '
                     f'{"mapped" if maps else "not mapped"}', r)
@@ -368,7 +368,7 @@ def unloaded(s, check):
                          os.path.join(REPO, 'af_l5.ko')) if os.path.exists(f)]
     if not found:
         raise Failed('no af_l5.ko to load again')
-    # A socket of the last program may live a moment longer than that.
+    # A socket of the last program may outlive it by a moment.
     wait_until(lambda: s.run(['rmmod', 'af_l5'], plain=True).code == 0,
                'the module to be unused')
     try:

@@ -75,7 +75,7 @@ def children(pid):
 
 
 def gone(pid):
-    """Reap it: the daemon is our child now."""
+    """Reap the daemon: it is our child now."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -155,8 +155,9 @@ def session(s):
         bad = re.search(r'Socket errors: connect (\d+), read (\d+), '
                         r'write (\d+), timeout (\d+)', text)
         bad = [int(n) for n in bad.groups()] if bad else [0] * 4
-        # What is being closed as it is idle may get one more request: an
-        # error of a reload on TCP too. More than one a connection is not.
+        # A connection that is being closed as it is idle may get one more
+        # request: an error of a reload on TCP too. More than one error for a
+        # connection is not.
         good = (code == 0 and done and int(done[1]) > 0 and
                 'Non-2xx' not in text and bad[0] == bad[3] == 0 and
                 bad[1] + bad[2] <= reads)

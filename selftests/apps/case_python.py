@@ -25,9 +25,10 @@ ASYNCIO = ('test_events', 'test_ssl', 'test_sendfile', 'test_sock_lowlevel',
            'test_base_events')
 # They sleep more than they compute.
 WORKERS = 3
-# A module takes a tenth of that. Then it prints where it is, and ends.
+# A module takes a tenth of that time. After it a module prints where it is,
+# and ends.
 TIMEOUT = 240
-# So many failures are no accident, and would take long to be tried again.
+# So many failures are no accident, and to try them again would take long.
 MANY = 20
 CONNECTIONS = 300
 PAYLOAD = 1 << 20
@@ -60,7 +61,7 @@ def regrtest(s, module, args, only=()):
     try:
         return results(xml), r
     except (OSError, ET.ParseError):
-        # It was killed. What it had said by then tells which test did it.
+        # It was killed. Its output by then tells which test did it.
         return said(r.text), r
 
 
@@ -128,7 +129,7 @@ def compare(t, mode, module, args, tcp, l5):
     again, again_run = {}, l5_run
     if bad and len(bad) <= MANY:
         # Under load, and with other tests on the same ports, a test may
-        # fail on TCP too. What fails alone as well is different.
+        # fail on TCP too. A test that fails alone as well is different.
         def session(s):
             return regrtest(s, module, args, bad)
         got_again, _ = t.attempt(mode, session)
@@ -140,7 +141,7 @@ def compare(t, mode, module, args, tcp, l5):
     still = [test for test in bad if again.get(test) != 'passed']
     t.check(not still, f'{mode}: {module}: no test is worse than on TCP',
             f'{still}\n{again_run if still else ""}')
-    # And nothing can be said about what TCP fails; but it can be shown.
+    # Nothing can be said about tests that fail on TCP; but they can be shown.
     for test, result in want.items():
         if result == 'failed':
             t.note(f'{mode}: {test}: fails on TCP, '

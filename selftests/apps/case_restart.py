@@ -34,7 +34,7 @@ def session(s):
         try:
             server = start(s, port)
         except Failed as e:
-            # Its port is taken: all that follow would find the same.
+            # The port is taken: all that follow would find the same.
             codes.append(str(e))
             break
         r = s.run([PROGRAM, 'client', port])

@@ -18,8 +18,8 @@ UsePAM no
 PermitRootLogin prohibit-password
 Subsystem sftp /usr/lib/openssh/sftp-server
 '''
-# One to ask, one refused, scp, sftp, one that forwards, whom it is for, and what
-# it connects to.
+# A connection to ask, one refused, scp, sftp, one that forwards, its client,
+# and what it connects to.
 CONNECTIONS = 7
 PAYLOAD = 5 * BIG
 
@@ -67,7 +67,7 @@ def session(s):
     s.check(r.code == 0 and sha_file(s.path('got')) == sha(data) and
             not os.path.exists(s.path('put')), 'sftp', r)
 
-    # What is behind the server sends back what it gets.
+    # The program behind the server sends back what it gets.
     p = s.server(['socat', f'TCP-LISTEN:{inner},bind=127.0.0.1,reuseaddr,fork',
                   'EXEC:cat'], inner, name='inner')
     tunnel = s.server(['ssh', *mine, '-p', port, '-N', '-L',

@@ -21,7 +21,7 @@ anon_root={dir}/ftp
 secure_chroot_dir={dir}/empty
 vsftpd_log_file={dir}/log
 '''
-# One to control and one for data each, and a last without any.
+# For each file a control and a data connection, and a last without data.
 CONNECTIONS = 9
 PAYLOAD = 3 * BIG
 

@@ -24,8 +24,8 @@ struct address {
 };
 
 /*
- * Where the server is. @l5: make the sockets AF_L5's here, for programs that
- * nothing is preloaded into.
+ * Where the server is. @l5: make AF_L5 sockets here, for programs without a
+ * preloaded library.
  */
 struct address echo_address(bool l5, const char *port);
 
@@ -50,7 +50,7 @@ enum {
 	WAY_ALL		= 7,
 };
 
-/* The @i-th of those of @kinds, counted round and round. */
+/* The @i-th of the ways of @kinds, counted round and round. */
 const struct way *way(unsigned int kinds, unsigned int i);
 
 #endif /* ECHO_H */

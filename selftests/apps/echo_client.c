@@ -19,7 +19,7 @@
 #include "l5test.h"
 #include "echo.h"
 
-/* Less than anything holds, so that who blocks is not waited for. */
+/* Less than anything holds, so that a blocking send does not wait. */
 #define BURST		32768
 #define TIMEOUT		100
 
@@ -143,7 +143,7 @@ static void *talk_stdio(void *arg)
 			burst = total - c->sent;
 		l5_fill(c->buf, burst, c->base + c->sent);
 		c->at = "fwrite";
-		/* Now and then not by the stream, but where it stands. */
+		/* Now and then by send(), where the stream stands. */
 		if (i % 4 == 3) {
 			if (send(c->fd, c->buf, burst, 0) != (ssize_t)burst)
 				err(1, "send");

@@ -86,7 +86,7 @@ static void loop(void (*fn)(void))
 	start_job((struct job){ .loop = fn });
 }
 
-/* Blocking: one connection, whoever serves it */
+/* Blocking: one connection, in whatever thread or process */
 
 static void echo(int fd)
 {
@@ -154,7 +154,7 @@ static void stdio_thread(int fd)
 		add(&sum->bytes, 1);
 		if (fputc(c, out) == EOF)
 			err(1, "fputc");
-		/* The next one may only come when these have been sent. */
+		/* The next bytes may only come when these have been sent. */
 		if (in->_IO_read_ptr == in->_IO_read_end && fflush(out))
 			err(1, "fflush");
 	}
@@ -276,7 +276,7 @@ static void exec(void)
 	}
 }
 
-/* Sent to another process as SCM_RIGHTS. */
+/* The connection is sent to another process as SCM_RIGHTS. */
 static void handoff(void)
 {
 	union {
@@ -403,7 +403,7 @@ static int accept_some(void)
 	return fd;
 }
 
-/* One set for all threads; whoever gets an event alone has the connection. */
+/* One set for all threads; the thread that gets an event has the connection. */
 static int shared;
 
 static void oneshot_worker(void)
@@ -444,7 +444,7 @@ static void oneshot(void)
 	oneshot_worker();
 }
 
-/* A set a thread, with the listener in all of them; level-triggered. */
+/* A set for each thread, with the listener in all of them; level-triggered. */
 static void exclusive_worker(void)
 {
 	struct epoll_event evs[EVENTS];

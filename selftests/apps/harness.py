@@ -41,7 +41,7 @@ WAIT = 120
 
 
 class Failed(Exception):
-    """What cannot go on; the text says what was waited for."""
+    """A session cannot go on; the text says what was waited for."""
 
 
 class Hangs(Failed):
@@ -187,7 +187,7 @@ class Tap:
 
 
 class Result:
-    """Of a finished command."""
+    """The result of a finished command."""
 
     def __init__(self, argv, code, out, err):
         self.argv, self.code, self.out, self.err = argv, code, out, err
@@ -347,7 +347,7 @@ class Session:
 
 
 class Row:
-    """What the table says of a case in a mode."""
+    """The line of the table about a case in a mode."""
 
     def __init__(self, name, mode):
         self.name, self.mode = name, mode
@@ -387,7 +387,7 @@ class Test:
         return self.rows.setdefault(mode, Row(self.name, mode))
 
     def check(self, good, name, detail='', fatal=''):
-        """@fatal: what it means if not; no noise makes that."""
+        """@fatal: what a failure means; no noise makes that."""
         good = bool(good)
         if not good and fatal:
             self.tap.note(f'FATAL: {fatal}')

@@ -23,8 +23,8 @@
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
 /*
- * Name, how often it is wanted, and what the words s, t, a, b and v of the call
- * are. Slots are of descriptors, those called m of mappings.
+ * Name, how often the call is wanted, and what its words s, t, a, b and v are.
+ * Slots are of descriptors, slots called m of mappings.
  */
 #define FZ_OPS(X)							\
 	X(SOCKET, "socket", 40)	/* t; protocol, type, kind */		\
@@ -106,9 +106,10 @@ enum fz_kind { FZ_KIND_L5, FZ_KIND_PLAIN, FZ_KIND_ODD };
 /**
  * struct fz_call - one call
  * @op: an &enum fz_op
- * @lane: who makes it: 0 the main thread, else a lane once it is spawned
+ * @lane: the thread that makes it: 0 the main thread, else a lane once it is
+ * spawned
  * @s: slot
- * @t: another
+ * @t: another slot
  * @a: argument
  * @b: argument
  * @v: argument
@@ -129,7 +130,7 @@ struct fz_call {
  * @number: of the program in it
  * @parent: number of the program that it was made of by changes, or its own
  * @n: how many calls
- * @call: they
+ * @call: the calls
  */
 struct fz_prog {
 	uint64_t seed;

@@ -43,8 +43,8 @@ failed:
 }
 
 /*
- * A task has one kcov, so another one has this: it does nothing else. Its end
- * is the end of the coverage.
+ * A task has one kcov, so another task has this one, and does nothing else. Its
+ * end is the end of the coverage.
  */
 static void *far_thread(void *arg)
 {
@@ -93,7 +93,7 @@ void fz_cover_start(void)
 	__atomic_store_n(&area[0], 0, __ATOMIC_RELAXED);
 }
 
-/* Two workers may both take it for theirs, which does no harm. */
+/* Two workers may both take a place for theirs, which does no harm. */
 static bool first(uint8_t *byte, uint32_t *count)
 {
 	if (*byte)
@@ -130,7 +130,7 @@ uint32_t fz_cover_stop(struct fz_cover *v)
 	return new;
 }
 
-/* What of a call's words says which kind of it this is */
+/* The part of a call's words that says which kind of call this is */
 static uint64_t sort(const struct fz_call *c)
 {
 	switch (c->op) {

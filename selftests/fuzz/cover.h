@@ -14,11 +14,11 @@
 /**
  * struct fz_cover - of a run
  * @pcs: how many places of code
- * @far_pcs: of them, that a softirq reached first
+ * @far_pcs: how many of them a softirq reached first
  * @outcomes: how many different ends of calls
  * @kept: how many programs are in @corpus, and before they were replaced
  * @pc: a byte for each hash of a place
- * @outcome: likewise
+ * @outcome: a byte for each hash of an outcome
  * @corpus: programs that reached something new
  */
 struct fz_cover {
@@ -31,14 +31,14 @@ struct fz_cover {
 	struct fz_prog corpus[FZ_CORPUS];
 };
 
-/* Of this thread; false without kcov. */
+/* Collect the coverage of this thread; false without kcov. */
 bool fz_cover_open(void);
 void fz_cover_start(void);
 
 /* How many places this thread has reached since that were new. */
 uint32_t fz_cover_stop(struct fz_cover *v);
 
-/* One call's end. True if there was none like it. */
+/* Note one call's end. True if there was none like it. */
 bool fz_cover_outcome(struct fz_cover *v, const struct fz_call *c,
 		      unsigned int before, long ret);
 

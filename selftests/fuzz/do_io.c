@@ -155,7 +155,7 @@ FZ_DO(send)
 	}
 }
 
-/* What came with a message: one is kept, the others are closed. */
+/* Descriptors that came with a message: one is kept, the others are closed. */
 static void take_files(struct msghdr *h, unsigned int slot)
 {
 	struct cmsghdr *m;

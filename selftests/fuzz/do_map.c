@@ -30,8 +30,8 @@ bool fz_map_begin(void)
 }
 
 /*
- * In one step, so that nothing else gets the place. What fails for a want of
- * memory, which a program may have asked for, fails once.
+ * In one step, so that nothing else gets the place. A call that fails for want
+ * of memory, as a program may have asked for, fails once.
  */
 static void vacate(unsigned int m)
 {
@@ -54,7 +54,7 @@ void fz_map_reset(void)
 }
 
 /*
- * A child has no mapping of rings, but holes in their places, unless somebody
+ * A child has no mapping of rings, but holes in their places, unless a call
  * asked for it (MADV_DOFORK).
  */
 void fz_map_forked(void)
@@ -92,7 +92,7 @@ static long place(unsigned int m, unsigned int slot, uint32_t region,
 	return 0;
 }
 
-/* 0 if it has no rings, or none that can be mapped */
+/* 0 if the socket has no rings, or none that can be mapped */
 static size_t ring_size(int fd, uint32_t region)
 {
 	struct l5_map_info info = { .size = sizeof(info) };
@@ -213,7 +213,7 @@ FZ_DO(munmap)
 	}
 	if (munmap(at, len))
 		return -errno;
-	/* what can be cut in two was none of a ring's */
+	/* a mapping that can be cut in two was none of a ring's */
 	mmap(at, len, PROT_NONE, NOTHING | MAP_FIXED, -1, 0);
 	return 0;
 }

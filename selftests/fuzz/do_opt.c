@@ -172,7 +172,7 @@ FZ_DO(ioctl)
 	case FZ_IOC_ASYNC:
 		return FZ_RET(ioctl(fd, FIOASYNC, &n));
 	case FZ_IOC_OWNER:
-		/* ours, and nobody else's: it will get signals */
+		/* our process, and no other: it will get signals */
 		n = c->b & 1 ? getpid() : 0;
 		return FZ_RET(ioctl(fd, FIOSETOWN, &n));
 	case FZ_IOC_STAMP:

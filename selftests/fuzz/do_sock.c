@@ -24,8 +24,8 @@ long fz_carried(int fd)
 }
 
 /*
- * Two of three are to be carried by RDMA: which ones depends on the call. What
- * cannot be is carried by the bootstrap.
+ * Two of three connections are to be carried by RDMA; the call decides which.
+ * Where RDMA cannot be had the bootstrap carries the connection.
  */
 static void want_rdma(int fd, uint32_t proto, unsigned int chance)
 {
@@ -176,7 +176,7 @@ FZ_DO(listener)
 	return FZ_RET(listen(fd, 5));
 }
 
-/* The same port, by IPv4: who listens by IPv6 may hear that, too. */
+/* The same port, by IPv4: a listener by IPv6 may hear that, too. */
 static socklen_t by_v4(struct sockaddr_storage *at)
 {
 	struct sockaddr_in6 *in6 = (void *)at;
@@ -197,7 +197,7 @@ FZ_DO(dial)
 
 	if (c->b & FZ_PAIR_V4 && at.ss_family == AF_INET6)
 		len = by_v4(&at);
-	/* IPV6_ADDRFORM makes it another one than the slot was made for */
+	/* IPV6_ADDRFORM makes it another socket than the slot was made for */
 	proto = at.ss_family == AF_INET ? L5PROTO_INET :
 		at.ss_family == AF_INET6 ? L5PROTO_INET6 :
 		at.ss_family == AF_UNIX ? L5PROTO_UNIX : proto_of(c->a);

@@ -2,8 +2,8 @@
 /*
  * Runs programs. A lane makes its calls in their order; what sleeps in one is
  * interrupted by a timer of its own thread, again and again, so that no call
- * that heeds signals stays. Slots are what threads share: who closes one while
- * another uses it is part of the game.
+ * that heeds signals stays. Threads share the slots: that one closes a slot
+ * while another uses it is part of the game.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 #include "l5test.h"
 #include "stats.h"
 
-/* Of what processes of a program may do after its main thread has ended */
+/* What processes of a program may do after its main thread has ended */
 #define LINGER_MS	20
 
 struct fz_world fz_world = { .far = -1, .home = -1, .ticks_ms = 20 };
@@ -39,7 +39,7 @@ static struct fz_cover *cover;
 static const struct fz_prog *prog;
 static bool found;
 
-/* Of a lane of the program that runs */
+/* State of a lane of the program that runs */
 static struct lane {
 	unsigned int number;
 	uint32_t from;
@@ -252,7 +252,10 @@ static void scribble(struct fz_rnd *r)
 	}
 }
 
-/* What it writes is looked up anew now and then: the others go on meanwhile. */
+/*
+ * The memory that it writes is looked up anew now and then: the other threads
+ * go on meanwhile.
+ */
 static void hammer(const struct fz_call *c)
 {
 	while (!hands_stop())
@@ -357,7 +360,7 @@ static long (*const calls[FZ_OP_COUNT])(const struct fz_call *c) = {
 	[FZ_URING] = fz_do_uring,
 };
 
-/* Which call was the last one on a slot: as much as is known of its state. */
+/* The last call on each slot: as much as is known of its state. */
 static uint8_t before[FZ_SLOTS];
 
 static uint64_t now_ns(clockid_t clock)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Who makes the calls: what they share. A worker is a process that runs one
- * program after the other; a program has lanes, threads and processes of it.
+ * The processes that make the calls, and what they share. A worker is a process
+ * that runs one program after the other; a program has lanes, threads and
+ * processes of it.
  */
 #ifndef FZ_EXEC_H
 #define FZ_EXEC_H
@@ -41,7 +42,7 @@ struct fz_map {
  * @made: how often
  * @ns: time that they took, asleep or not
  * @busy_ns: the most that one of them took of a CPU
- * @err: of these ended with that error; 0: with none
+ * @err: how many of these ended with that error; 0: with none
  */
 struct fz_count {
 	uint64_t made;
@@ -54,8 +55,8 @@ struct fz_count {
  * struct fz_log - in memory that the parent shares: what a worker is at
  * @prog: the program that runs
  * @at: the call that each lane is at, and one; 0 before the first
- * @calls: that were made
- * @programs: that were run
+ * @calls: how many were made
+ * @programs: how many were run
  * @running: between the beginning and the end of a program
  * @busy_at: a call of it that kept a CPU for FZ_BUSY_MS, and one; 0: none did
  * @busy_ms: how long
@@ -85,7 +86,7 @@ struct fz_log {
  * @home: the first
  * @ticks_ms: so often a call that sleeps is interrupted
  * @trace: print each call and what it returned
- * @alone: all calls of a program by one thread, and nobody writes meanwhile
+ * @alone: all calls of a program by one thread, and no thread pokes meanwhile
  */
 struct fz_world {
 	int family;
@@ -105,8 +106,8 @@ extern uint8_t fz_bytes[FZ_BYTES];
 extern int fz_memfd;
 
 /*
- * Once a worker; then a program, and what it left is taken away. True if it
- * reached something new.
+ * fz_exec_begin() once for each worker; then run a program, and take away what
+ * it left. True if it reached something new.
  */
 bool fz_exec_begin(struct fz_cover *cover);
 bool fz_exec(const struct fz_prog *p);
@@ -119,7 +120,7 @@ int fz_own_fd(int fd);
 
 /*
  * What is in a slot, or in the next one that has something, -1 if none has.
- * What was in a slot is closed by who puts something there.
+ * What was in a slot is closed when something new is put there.
  */
 int fz_fd(unsigned int s);
 void fz_put(unsigned int s, int fd);
@@ -154,7 +155,7 @@ socklen_t fz_address(uint32_t which, struct sockaddr_storage *to);
 socklen_t fz_addr_len(uint32_t kind, socklen_t right);
 int fz_family_of(uint32_t which);
 
-/* Whom to connect to: as above, or the name of the socket in slot @s */
+/* The address to connect to: as above, or the name of the socket in slot @s */
 socklen_t fz_target(uint32_t which, unsigned int s,
 		    struct sockaddr_storage *to);
 
@@ -219,7 +220,7 @@ FZ_DO(destroy);
 /* A poke, again and again, as fast as it goes */
 long fz_poke_times(const struct fz_call *c, uint32_t times);
 
-/* What calls changed that outlives their program is as it was. */
+/* Put back what calls changed that outlives their program. */
 void fz_proc_begin(void);
 void fz_proc_reset(void);
 void fz_netns_reset(void);

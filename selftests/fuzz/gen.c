@@ -14,195 +14,13 @@
 #include <sys/poll.h>
 #include <sys/socket.h>
 
-#include "call.h"
-#include "pool.h"
+#include "gen.h"
 
 const unsigned int fz_op_weight[FZ_OP_COUNT] = {
 #define FZ_OP_WEIGHT(op, name, weight)	[FZ_##op] = weight,
 	FZ_OPS(FZ_OP_WEIGHT)
 #undef FZ_OP_WEIGHT
 };
-
-/* What a slot may hold, as a bit */
-#define HAS_NONE	0x01
-#define HAS_IDLE	0x02
-#define HAS_LISTEN	0x04
-#define HAS_CONN	0x08
-#define HAS_PIPE	0x10
-#define HAS_EPOLL	0x20
-#define HAS_UNIX	0x40
-#define HAS_SOCKET	(HAS_IDLE | HAS_LISTEN | HAS_CONN)
-#define HAS_FD		(HAS_SOCKET | HAS_PIPE | HAS_EPOLL | HAS_UNIX)
-
-/**
- * struct model - what the program so far has probably made
- * @r: chance
- * @has: of each slot, HAS_*
- * @proto: of the socket in it
- * @addr: that it is bound to, or connected with, of an &enum fz_addr
- * @mapped: a mapping is likely there
- * @mapped_of: of the end in that slot
- * @last: the slot that was used last: what comes next is about it, often
- * @peer: the slot of the other end of a pair, or the listener that it dialled
- * @queued: there is something to read
- * @pending: connections that wait for accept()
- * @lanes: which were spawned
- */
-struct model {
-	struct fz_rnd *r;
-	uint8_t has[FZ_SLOTS];
-	uint8_t proto[FZ_SLOTS];
-	uint8_t addr[FZ_SLOTS];
-	bool mapped[FZ_MAPS];
-	uint8_t mapped_of[FZ_MAPS];
-	uint8_t last;
-	uint8_t peer[FZ_SLOTS];
-	bool queued[FZ_SLOTS];
-	uint8_t pending[FZ_SLOTS];
-	uint8_t lanes;
-};
-
-static uint32_t pick(struct model *m, uint32_t n)
-{
-	return fz_below(m->r, n);
-}
-
-static bool once(struct model *m, uint32_t n)
-{
-	return fz_once_in(m->r, n);
-}
-
-/* A slot that has one of @kinds, if there is any. */
-static uint8_t slot(struct model *m, unsigned int kinds)
-{
-	uint32_t i, from = pick(m, FZ_SLOTS);
-
-	if (once(m, 25))
-		return from;
-	if (!once(m, 3) && m->has[m->last] & kinds)
-		return m->last;
-	for (i = 0; i < FZ_SLOTS; i++)
-		if (m->has[(from + i) % FZ_SLOTS] & kinds)
-			return (from + i) % FZ_SLOTS;
-	return from;
-}
-
-static bool any(const struct model *m, unsigned int kinds)
-{
-	int i;
-
-	for (i = 0; i < FZ_SLOTS; i++)
-		if (m->has[i] & kinds)
-			return true;
-	return false;
-}
-
-static uint8_t map_slot(struct model *m)
-{
-	uint32_t i, from = pick(m, FZ_MAPS);
-
-	for (i = 0; i < FZ_MAPS; i++)
-		if (m->mapped[(from + i) % FZ_MAPS])
-			return (from + i) % FZ_MAPS;
-	return from;
-}
-
-static void map_put(struct model *m, uint32_t i, uint8_t s)
-{
-	m->mapped[i % FZ_MAPS] = true;
-	m->mapped_of[i % FZ_MAPS] = s % FZ_SLOTS;
-}
-
-/* What is in the rings is another: whoever reads or writes there is to see. */
-static void scribbled(struct model *m, uint8_t map)
-{
-	uint8_t s = m->mapped_of[map % FZ_MAPS], peer = m->peer[s];
-
-	if (!m->mapped[map % FZ_MAPS])
-		return;
-	m->last = s;
-	if (peer >= FZ_SLOTS)
-		return;
-	m->queued[peer] = true;
-	if (once(m, 2))
-		m->last = peer;
-}
-
-static uint32_t some_of(struct model *m, const uint32_t *bits, uint32_t n,
-			uint32_t one_in)
-{
-	uint32_t i, v = 0;
-
-	for (i = 0; i < n; i++)
-		if (once(m, one_in))
-			v |= bits[i];
-	return v;
-}
-
-static uint32_t some_len(struct model *m)
-{
-	static const uint32_t len[] = {
-		0, 1, 2, 7, 8, 9, 64, 100, 1000, 2040, 4072, 4080, 4088, 4096,
-		4097, 8192, 16384, 65528, 65536, 65537, 131072, 262144, 262160,
-		300000, 1 << 20,
-	};
-
-	/* small ones most: they cost little, and rings are full of them */
-	if (once(m, 3))
-		return pick(m, 600);
-	return len[pick(m, once(m, 4) ? ARRAY_SIZE(len) : 14)];
-}
-
-static uint32_t some_addr(struct model *m, unsigned int proto)
-{
-	static const uint8_t v4[] = {
-		FZ_V4_1, FZ_V4_1, FZ_V4_2, FZ_V4_3, FZ_V4_ANY, FZ_V4_PORT0,
-		FZ_V4_FAR, FZ_V4_NEAR, FZ_V4_OTHER,
-	};
-	static const uint8_t v6[] = {
-		FZ_V6_1, FZ_V6_1, FZ_V6_2, FZ_V6_ANY, FZ_V6_PORT0, FZ_MAPPED_1,
-		FZ_MAPPED_2,
-	};
-	static const uint8_t un[] = {
-		FZ_ABSTRACT_1, FZ_ABSTRACT_1, FZ_ABSTRACT_2, FZ_ABSTRACT_3,
-		FZ_PATH_1, FZ_PATH_2, FZ_AUTOBIND,
-	};
-
-	if (once(m, 15))
-		return pick(m, FZ_ADDRS);
-	switch (proto) {
-	case 0:
-		return v4[pick(m, ARRAY_SIZE(v4))];
-	case 1:
-		return v6[pick(m, ARRAY_SIZE(v6))];
-	default:
-		return un[pick(m, ARRAY_SIZE(un))];
-	}
-}
-
-static unsigned int proto_of(uint32_t addr)
-{
-	if (addr < FZ_V6_1)
-		return 0;
-	return addr < FZ_ABSTRACT_1 ? 1 : 2;
-}
-
-static uint32_t some_length(struct model *m)
-{
-	return once(m, 10) ? pick(m, FZ_LENS) : FZ_LEN_RIGHT;
-}
-
-static void put(struct model *m, uint8_t s, uint8_t has, uint8_t proto)
-{
-	if (s >= FZ_SLOTS)
-		return;
-	m->has[s] = has;
-	m->proto[s] = proto;
-	m->peer[s] = FZ_SLOTS;
-	m->queued[s] = false;
-	m->pending[s] = 0;
-	m->last = s;
-}
 
 static void gen_socket(struct model *m, struct fz_call *c)
 {
@@ -215,12 +33,6 @@ static void gen_socket(struct model *m, struct fz_call *c)
 	c->v = once(m, 8) ? FZ_KIND_PLAIN : once(m, 60) ? FZ_KIND_ODD :
 			    FZ_KIND_L5;
 	put(m, c->t, HAS_IDLE, c->a % 3);
-}
-
-static void meet(struct model *m, uint8_t s, uint8_t t)
-{
-	m->peer[s] = t;
-	m->peer[t] = s;
 }
 
 static void gen_pair(struct model *m, struct fz_call *c)
@@ -241,16 +53,7 @@ static void gen_pair(struct model *m, struct fz_call *c)
 		c->b |= FZ_PAIR_PLAIN_CLIENT << pick(m, 2);
 }
 
-static uint32_t where_is(struct model *m, uint8_t l)
-{
-	static const uint8_t of[] = { FZ_OF_V4, FZ_OF_V6, FZ_OF_UNIX };
-
-	if (once(m, 12))
-		return some_addr(m, m->proto[l]);
-	return m->addr[l] && once(m, 4) ? m->addr[l] : of[m->proto[l] % 3];
-}
-
-/* Both in one: what listens, and where */
+/* Both in one: the kind of the listener, and its address */
 static void gen_listener(struct model *m, struct fz_call *c)
 {
 	unsigned int proto = pick(m, 3);
@@ -268,21 +71,10 @@ static void gen_listener(struct model *m, struct fz_call *c)
 	m->addr[c->t] = c->a;
 }
 
-/* One that listens, with nobody else's address if there is one */
+/* A listener, with an address that no other socket has if there is one */
 static uint8_t some_listener(struct model *m)
 {
 	return slot(m, HAS_LISTEN);
-}
-
-/* Where the listener may be reached, if it is at all. */
-static void dialled(struct model *m, uint8_t s, uint8_t l)
-{
-	m->peer[s] = l;
-	if (m->has[l] & HAS_LISTEN) {
-		m->pending[l]++;
-		/* which is likely to accept it then */
-		m->last = l;
-	}
 }
 
 static void gen_dial(struct model *m, struct fz_call *c)
@@ -334,23 +126,6 @@ static void gen_connect(struct model *m, struct fz_call *c)
 	dialled(m, c->s, l);
 }
 
-/* @t is the other end of the first that dialled. */
-static void accepted(struct model *m, uint8_t l, uint8_t t)
-{
-	uint8_t s;
-
-	/* without one there is likely nothing in there */
-	if (!m->pending[l])
-		return;
-	put(m, t, HAS_CONN, m->proto[l]);
-	m->pending[l]--;
-	for (s = 0; s < FZ_SLOTS; s++)
-		if (s != t && m->has[s] & HAS_CONN && m->peer[s] == l) {
-			meet(m, s, t);
-			break;
-		}
-}
-
 static void gen_accept(struct model *m, struct fz_call *c)
 {
 	uint8_t i;
@@ -366,7 +141,7 @@ static void gen_accept(struct model *m, struct fz_call *c)
 	accepted(m, c->s, c->t);
 }
 
-/* A connected socket, or one that tried, goes back to be a listener. */
+/* A socket that is connected, or tried to be, becomes a listener again. */
 static void gen_unconnect(struct model *m, struct fz_call *c)
 {
 	c->s = slot(m, HAS_CONN | HAS_LISTEN);
@@ -374,7 +149,7 @@ static void gen_unconnect(struct model *m, struct fz_call *c)
 	put(m, c->s, HAS_IDLE, m->proto[c->s]);
 }
 
-/* One that was connected serves now, with all that it has been through. */
+/* A socket that was connected listens now, with all its history. */
 static void gen_relisten(struct model *m, struct fz_call *c)
 {
 	c->s = slot(m, HAS_CONN);
@@ -449,7 +224,7 @@ static void gen_send(struct model *m, struct fz_call *c)
 		m->queued[m->peer[c->s]] = true;
 }
 
-/* One where something is, if there is one */
+/* A slot where something is, if there is one */
 static uint8_t some_reader(struct model *m)
 {
 	uint32_t i, from = pick(m, FZ_SLOTS);
@@ -526,7 +301,7 @@ static void some_option(struct model *m, struct fz_call *c)
 		c->b = pick(m, 10);
 	} else if (once(m, 4)) {
 		c->a = pick(m, FZ_LEVELS);
-		/* above are tables of a firewall's, which are not ours */
+		/* higher options are a firewall's tables, which are not ours */
 		c->b = pick(m, once(m, 20) ? 64 : 48);
 	}
 	what = once(m, 3) ? pick(m, FZ_VALUES) : pick(m, FZ_VAL_BYTES);
@@ -690,7 +465,7 @@ static void gen_poke(struct model *m, struct fz_call *c)
 	scribbled(m, c->t);
 }
 
-/* Of what everybody who shares the end goes by, most */
+/* Of what all sharers of the end go by, most */
 static void gen_hammer(struct model *m, struct fz_call *c)
 {
 	some_word(m, c);
@@ -874,7 +649,7 @@ static const struct rule rules[FZ_OP_COUNT] = {
 	[FZ_URING] = { gen_uring, HAS_SOCKET },
 };
 
-/* What only makes sense where calls happen at the same time */
+/* Calls that only make sense where calls happen at the same time */
 static bool of_lanes(unsigned int op)
 {
 	return op == FZ_SPAWN || op == FZ_KILL || op == FZ_SCRIBBLE ||
@@ -891,7 +666,7 @@ static bool mapped(const struct model *m)
 	return false;
 }
 
-/* Does anybody wait for accept()? */
+/* Does a connection wait for accept()? */
 static bool waiting(const struct model *m)
 {
 	int i;
@@ -902,7 +677,7 @@ static bool waiting(const struct model *m)
 	return false;
 }
 
-/* One that has what it needs, by weight */
+/* A call that has what it needs, by weight */
 static unsigned int some_op(struct model *m, bool lanes)
 {
 	unsigned int op, sum = 0, at;
@@ -928,24 +703,21 @@ static unsigned int some_op(struct model *m, bool lanes)
 	return op;
 }
 
-static void gen_call(struct model *m, struct fz_call *c, bool lanes)
+void gen_words(struct model *m, struct fz_call *c)
+{
+	rules[c->op].gen(m, c);
+}
+
+void gen_call(struct model *m, struct fz_call *c, bool lanes)
 {
 	uint32_t lane;
 
 	memset(c, 0, sizeof(*c));
 	c->op = some_op(m, lanes);
-	rules[c->op].gen(m, c);
+	gen_words(m, c);
 	lane = pick(m, FZ_LANES);
 	if (c->op != FZ_SPAWN && m->lanes & 1 << lane)
 		c->lane = lane;
-}
-
-static void model_new(struct model *m, struct fz_rnd *r)
-{
-	memset(m, 0, sizeof(*m));
-	m->r = r;
-	memset(m->has, HAS_NONE, sizeof(m->has));
-	memset(m->peer, FZ_SLOTS, sizeof(m->peer));
 }
 
 void fz_gen(struct fz_prog *p, uint64_t seed, uint64_t number, bool lanes)
@@ -964,198 +736,4 @@ void fz_gen(struct fz_prog *p, uint64_t seed, uint64_t number, bool lanes)
 	model_new(&m, &r);
 	for (i = 0; i < p->n; i++)
 		gen_call(&m, &p->call[i], lanes);
-}
-
-/* After calls that came from elsewhere: what would they have made? */
-static void model_follow(struct model *m, const struct fz_prog *p, uint32_t n)
-{
-	uint32_t i;
-	int k;
-
-	for (i = 0; i < n; i++) {
-		const struct fz_call *c = &p->call[i];
-		uint8_t s = c->s % FZ_SLOTS, t = c->t % FZ_SLOTS;
-
-		switch (c->op) {
-		case FZ_SOCKET:
-			put(m, t, HAS_IDLE, c->a % 3);
-			break;
-		case FZ_PAIR:
-			put(m, s, HAS_CONN, proto_of(c->a));
-			put(m, t, HAS_CONN, proto_of(c->a));
-			meet(m, s, t);
-			break;
-		case FZ_BIND:
-			m->addr[s] = c->a;
-			break;
-		case FZ_LISTEN:
-		case FZ_RELISTEN:
-			put(m, s, HAS_LISTEN, m->proto[s]);
-			break;
-		case FZ_LISTENER:
-			put(m, t, HAS_LISTEN, proto_of(c->a));
-			m->addr[t] = c->a;
-			break;
-		case FZ_DIAL:
-			put(m, t, HAS_CONN, proto_of(c->a));
-			dialled(m, t, s);
-			break;
-		case FZ_SEND:
-			if (m->peer[s] < FZ_SLOTS)
-				m->queued[m->peer[s]] = true;
-			break;
-		case FZ_CONNECT:
-			put(m, s, HAS_CONN, m->proto[s]);
-			break;
-		case FZ_ACCEPT:
-			accepted(m, s, t);
-			break;
-		case FZ_UNCONNECT:
-			put(m, s, HAS_IDLE, m->proto[s]);
-			break;
-		case FZ_CLOSE:
-			m->has[s] = HAS_NONE;
-			break;
-		case FZ_DUP:
-			put(m, t, m->has[s], m->proto[s]);
-			break;
-		case FZ_EPOLL:
-			put(m, t, HAS_EPOLL, 0);
-			break;
-		case FZ_MAP:
-			for (k = 0; k < 5; k++)
-				map_put(m, c->t + k, s);
-			break;
-		case FZ_MMAP:
-			map_put(m, c->t, s);
-			break;
-		case FZ_SPAWN:
-			m->lanes |= 1 << c->a % FZ_LANES;
-			break;
-		}
-	}
-}
-
-static void make_room(struct fz_prog *p, uint32_t at)
-{
-	uint32_t n = p->n < FZ_CALLS ? p->n++ : FZ_CALLS - 1;
-
-	memmove(&p->call[at + 1], &p->call[at],
-		(n - at) * sizeof(p->call[0]));
-}
-
-static void insert(struct fz_prog *p, struct fz_rnd *r, bool lanes)
-{
-	uint32_t at = fz_below(r, p->n < FZ_CALLS ? p->n + 1 : FZ_CALLS);
-	struct model m;
-	struct fz_call c;
-
-	model_new(&m, r);
-	model_follow(&m, p, at);
-	gen_call(&m, &c, lanes);
-	make_room(p, at);
-	p->call[at] = c;
-}
-
-static void remove_one(struct fz_prog *p, struct fz_rnd *r)
-{
-	uint32_t at = fz_below(r, p->n);
-
-	if (p->n < 2)
-		return;
-	memmove(&p->call[at], &p->call[at + 1],
-		(p->n - at - 1) * sizeof(p->call[0]));
-	p->n--;
-}
-
-/* Another set of words for the same call, or one word of it */
-static void change(struct fz_prog *p, struct fz_rnd *r)
-{
-	uint32_t at = fz_below(r, p->n);
-	struct fz_call *c = &p->call[at];
-	struct model m;
-
-	switch (fz_below(r, 5)) {
-	case 0:
-		c->s = fz_below(r, FZ_SLOTS);
-		break;
-	case 1:
-		c->t = fz_below(r, c->op >= FZ_MAP && c->op <= FZ_LOOK ?
-				FZ_MAPS : FZ_SLOTS);
-		break;
-	case 2:
-		c->v ^= 1ULL << fz_below(r, 64);
-		break;
-	default:
-		model_new(&m, r);
-		model_follow(&m, p, at);
-		rules[c->op].gen(&m, c);
-	}
-}
-
-static void swap(struct fz_prog *p, struct fz_rnd *r)
-{
-	uint32_t at = fz_below(r, p->n - 1);
-	struct fz_call c = p->call[at];
-
-	if (p->n < 2)
-		return;
-	p->call[at] = p->call[at + 1];
-	p->call[at + 1] = c;
-}
-
-/* The end of another one in place of this one's */
-static void splice_tail(struct fz_prog *p, const struct fz_prog *other,
-			struct fz_rnd *r)
-{
-	uint32_t at = fz_below(r, p->n), from = fz_below(r, other->n);
-	uint32_t n = other->n - from;
-
-	if (n > FZ_CALLS - at)
-		n = FZ_CALLS - at;
-	memcpy(&p->call[at], &other->call[from], n * sizeof(p->call[0]));
-	p->n = at + n;
-}
-
-static void repeat(struct fz_prog *p, struct fz_rnd *r)
-{
-	uint32_t at = fz_below(r, p->n);
-	struct fz_call c = p->call[at];
-
-	make_room(p, at);
-	p->call[at] = c;
-}
-
-void fz_mutate(struct fz_prog *p, const struct fz_prog *from,
-	       const struct fz_prog *other, uint64_t seed, uint64_t number,
-	       bool lanes)
-{
-	struct fz_rnd r = fz_rnd_of(seed, number);
-	uint32_t i, n = 1 + fz_below(&r, 6);
-
-	*p = *from;
-	p->seed = seed;
-	p->parent = from->number;
-	p->number = number;
-	for (i = 0; i < n; i++) {
-		switch (fz_below(&r, 12)) {
-		case 0 ... 4:
-			insert(p, &r, lanes);
-			break;
-		case 5 ... 7:
-			change(p, &r);
-			break;
-		case 8:
-			remove_one(p, &r);
-			break;
-		case 9:
-			swap(p, &r);
-			break;
-		case 10:
-			repeat(p, &r);
-			break;
-		default:
-			splice_tail(p, other, &r);
-		}
-	}
 }

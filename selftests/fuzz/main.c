@@ -105,7 +105,7 @@ static void print(const struct fz_plan *plan)
 	}
 }
 
-/* By itself a failed allocation is only made where the caller may not sleep. */
+/* By default an allocation only fails where the caller may not sleep. */
 static void fail_all(void)
 {
 	static const struct {
@@ -133,8 +133,8 @@ static void fail_all(void)
 }
 
 /*
- * What the kernel would look for in modules is there, or is not: each look
- * takes longer than a thousand calls.
+ * Modules that the kernel would look for are loaded before, or are not looked
+ * for: each look takes longer than a thousand calls.
  */
 static void no_more_modules(void)
 {
@@ -240,7 +240,7 @@ int main(int argc, char **argv)
 		fputs("# no RDMA device can be made here\n", stderr);
 		return 4;
 	}
-	/* they would not know whose is what is left */
+	/* workers would not know whose the leftovers are */
 	if (fz_world.rdma)
 		plan.workers = 1;
 	no_more_modules();

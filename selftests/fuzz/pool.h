@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the words of a call stand for where they are small numbers: the
- * generator chooses among them, and who makes the call looks them up.
+ * generator chooses among them, and the lane that makes the call looks them up.
  */
 #ifndef FZ_POOL_H
 #define FZ_POOL_H

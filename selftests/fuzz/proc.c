@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What a program says to the whole namespace: switches, denials, revocations.
- * They are taken back when it ends, so that each program begins alike.
+ * These are taken back when the program ends, so that each program begins
+ * alike.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Of the generator, which makes no call: the same seed makes the same programs,
- * and what is printed is what is read again.
+ * Tests of the generator, which makes no call: the same seed makes the same
+ * programs, and a program that is printed and read again is the same.
  */
 #include <string.h>
 
@@ -88,7 +88,7 @@ static bool all_sound(void)
 	return true;
 }
 
-/* Each call has its turn, and one that has no rule would not. */
+/* Each call has its turn; a call without a rule would have none. */
 static bool all_there(void)
 {
 	unsigned int seen[FZ_OP_COUNT] = { 0 };

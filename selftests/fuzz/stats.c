@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What a run was made of: how often each kind of call was made, succeeded and
- * how long it took, and what the module counted meanwhile. For who looks
- * whether the grammar is any good.
+ * how long it took, and what the module counted meanwhile. For people who want
+ * to know whether the grammar is any good.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static void add_count(struct fz_count *to, const struct fz_count *from)
 		to->err[i] += from->err[i];
 }
 
-/* Those that came most, the first of them first */
+/* The errors that came most, the most frequent first */
 static void print_errors(struct fz_count *c)
 {
 	unsigned int i, k, most;

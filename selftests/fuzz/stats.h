@@ -9,7 +9,7 @@
 /**
  * struct fz_sums - lines of /proc/net/l5_stat, of several namespaces
  * @name: of a line, empty behind the last one
- * @n: what they say in all
+ * @n: the sum of what they say
  */
 struct fz_sums {
 	struct fz_sum {
@@ -21,7 +21,7 @@ struct fz_sums {
 /* A call ended with @ret after @ns, of which it had a CPU for @busy. */
 void fz_count_call(struct fz_count *of, long ret, uint64_t ns, uint64_t busy);
 
-/* Those of this thread's network namespace */
+/* Add the lines of this thread's network namespace */
 void fz_sums_here(struct fz_sums *to);
 
 void fz_sums_add(struct fz_sums *to, const struct fz_sums *from);

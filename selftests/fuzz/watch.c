@@ -82,7 +82,7 @@ static void write_begin(int dir, unsigned int w)
 	}
 }
 
-/* Before it runs: this is what is left if the whole machine goes down. */
+/* Written before the program runs: it stays if the machine goes down. */
 static void write_down(unsigned int w, const struct fz_prog *p)
 {
 	int fd = written[shared->log[w].programs % WRITTEN];
@@ -126,7 +126,7 @@ static bool make_program(unsigned int w, struct fz_prog *p)
 	return true;
 }
 
-/* Is a call of it slow in each fourth run, and never if nobody is beside it? */
+/* Is a call of it slow in each fourth run, and never with a single thread? */
 static bool busy_by_others(const struct fz_prog *p)
 {
 	unsigned int i, n = 0, alone = 0;
@@ -144,9 +144,9 @@ static bool busy_by_others(const struct fz_prog *p)
 
 /*
  * A call that kept a CPU for long. A machine that stands still does that, too,
- * but to any call; who turns round in the kernel for as long as somebody else
- * likes does it only if there is one. A call that does so by itself is left to
- * what looks for those that hang.
+ * but to any call; a call that turns round in the kernel for as long as another
+ * lane likes does it only if there is such a lane. A call that does so by
+ * itself is left to what looks for those that hang.
  */
 static bool busy_again(const struct fz_prog *p)
 {
@@ -232,7 +232,7 @@ static void stacks(void)
 	   "done 2>/dev/null");
 }
 
-/* Its pid in this namespace; what it leaves dies with it. */
+/* Start a worker: its pid in this namespace; what it leaves dies with it. */
 static pid_t start(void)
 {
 	pid_t pid = syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0);
@@ -240,7 +240,7 @@ static pid_t start(void)
 	return pid < 0 ? fork() : pid;
 }
 
-/* Kills what hangs. Its status; -1 if it did not even die. */
+/* Kill a worker that hangs. Its status; -1 if it did not even die. */
 static int wait_worker(unsigned int w, pid_t pid, bool *hung)
 {
 	int64_t since = l5_now_ms();
@@ -284,7 +284,7 @@ static int sockets_here(void)
 }
 
 static const char *const gauges[] = {
-	"pairs", "rings_kb", "reserved_kb", "rdma_now", "rdma_hopes",
+	"pairs", "rings_kb", "reserved_kb", "rdma_now", "rdma_candidates",
 };
 
 /* What is not 0, or NULL */
@@ -300,7 +300,7 @@ static const char *left_here(void)
 	return NULL;
 }
 
-/* Nothing is left of a batch, soon. */
+/* Is nothing left of a batch, soon? */
 static bool clean(unsigned int w, int net, const char *where)
 {
 	int64_t end = l5_now_ms() + LEFT_MS;
@@ -321,7 +321,7 @@ static bool clean(unsigned int w, int net, const char *where)
 	return false;
 }
 
-/* After all that, connections are as they should be. */
+/* Are connections as they should be, after all that? */
 static bool works(unsigned int w)
 {
 	static const char *const at[] = { "127.0.0.1:0", "abstract:fuzzed" };
@@ -427,7 +427,7 @@ static bool networks(void)
 	return net_enter(fz_world.home);
 }
 
-/* For what AF_UNIX makes in the current directory */
+/* A directory for the files that AF_UNIX makes */
 static char dir_name[] = "/tmp/fuzz.XXXXXX";
 
 static bool own_dir(void)
@@ -531,8 +531,8 @@ static void stats(void)
 }
 
 /*
- * References to the module before anything was made. Some end later than who
- * had them: those of the sockets that were tried a moment ago.
+ * References to the module before anything was made. Some end later than the
+ * processes that had them: those of the sockets that were tried a moment ago.
  */
 static long long references(void)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Who watches the workers. Three generations: the run, which lives as long as
- * the fuzzer; a guard for each worker, which has the network namespaces and
- * looks whether anything is left in them; and the worker, which makes the calls
- * and may die of them.
+ * The watch over the workers, in three generations: the run, which lives as
+ * long as the fuzzer; a guard for each worker, which has the network namespaces
+ * and looks whether anything is left in them; and the worker, which makes the
+ * calls and may die of them.
  */
 #ifndef FZ_WATCH_H
 #define FZ_WATCH_H
@@ -16,15 +16,15 @@
  * struct fz_plan - what a run is to do
  * @seed: of all its programs
  * @seconds: how long
- * @most: calls that it has to make by then, and that end it; 0: any number
+ * @most: calls that the run has to make by then, and that end it; 0: any number
  * @workers: at a time
  * @guide: go on from what reached something new
  * @lanes: threads and processes, so that no two runs are quite alike
  * @one: a program to repeat instead, or NULL
  * @times: how often; then also of programs made by the seed
  * @from: the number of the first one
- * @brief: have less patience, and say less: it is one of many tries
- * @stats: say at the end what it was made of
+ * @brief: have less patience, and say less: this run is one of many tries
+ * @stats: say at the end what the run was made of
  * @dir: where the last programs of each worker are written, or NULL
  */
 struct fz_plan {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* To be loaded where nothing is preloaded: what it calls is libc's own. */
+/*
+ * A library to be loaded past the preloaded ones: it calls libc's own
+ * functions.
+ */
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A program that looks as one that the Go toolchain linked with libc. */
+/* A program that looks as if the Go toolchain had linked it with libc. */
 #include <stdio.h>
 
 __attribute__((section(".go.buildinfo"), used))

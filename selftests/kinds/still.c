@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * To be preloaded: time stands still, or does what STILL says: "back" runs
- * backwards, "jump" goes to the other end of the world with every look. What
- * gives way to others, or sleeps, does not.
+ * backwards, "jump" goes to the other end of the world with every look.
+ * Functions that give way to other threads, or sleep, do nothing.
  */
 #define _GNU_SOURCE
 #include <sched.h>

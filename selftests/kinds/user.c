@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A program with sockets, to be built in every way that there is: see
- * ../shim_kinds.c. It knows nothing of this project but how to tell what a
+ * ../shim/kinds.c. It knows nothing of this project but how to tell what a
  * socket is, and says on stdout what it got: "l5" or "tcp", and how many
  * connection ends are mapped; status 42 if all went well.
  */
@@ -100,7 +100,7 @@ static int tell(int fd)
 	return GOOD;
 }
 
-/* Sleep without libc, whose sleep() may be somebody else's. */
+/* Sleep without libc, whose sleep() may be another library's. */
 static void nap(int ms)
 {
 	struct timespec t = { 0, ms * 1000000L };
@@ -181,7 +181,10 @@ static int do_slow(int l)
 	return ret;
 }
 
-/* What the other thread wrote before it sent is there once that arrived. */
+/*
+ * Memory that the other thread wrote before it sent is there once the bytes
+ * arrived.
+ */
 static int shared;
 
 static void *reader(void *arg)
@@ -240,7 +243,7 @@ static void leak(void)
 	p = NULL;
 }
 
-/* Sockets that somebody else made and hands over from descriptor 3 on */
+/* Sockets that another process made and hands over from descriptor 3 on */
 static int do_passed(void)
 {
 	int n = atoi(getenv("LISTEN_FDS") ?: "0"), a, b;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Where AF_L5 answers otherwise than TCP or AF_UNIX, and why. The only such
- * list: Documentation/deviations.md is made from it ("make -C selftests
- * deviations"), and a difference that is not here fails the suite, as does
- * an entry here that is no difference any more.
+ * Where AF_L5 answers otherwise than TCP or AF_UNIX, and why. This is the only
+ * such list: Documentation/deviations.md is made from it ("make -C selftests
+ * deviations"). A difference that is not here fails the suite, as does an entry
+ * that is no difference any more.
  */
 #include "diff_core.h"
 
@@ -38,7 +38,7 @@
 #define SNDBUF_REASON							\
 	"a ring's size is fixed when the two ends meet: SO_SNDBUF set later "\
 	"says how much of it system calls use, and what is raised beyond it "\
-	"is no room for who waits"
+	"is no room for a writer that waits"
 
 #define CORK_REASON							\
 	"a ring keeps nothing back: what TCP_CORK or MSG_MORE would let "\

@@ -24,6 +24,7 @@
 
 #include "l5test.h"
 #include "diff_core.h"
+#include "signals.h"
 
 #define DIFF_FIXTURE(set)						\
 	FIXTURE(set) { };						\
@@ -37,7 +38,7 @@
 	}
 
 #define DIFF_VARIANT(set, which, ...)					\
-	FIXTURE_VARIANT_ADD(set, which) { { .name = #which, __VA_ARGS__ } };
+	FIXTURE_VARIANT_ADD(set, which) { { .name = #which, __VA_ARGS__ } }
 
 #define SHM	.l5_client = true, .l5_server = true,			\
 		.transport = L5_TRANSPORT_SHM
@@ -45,43 +46,51 @@
 
 /* Both ends AF_L5 on TCP: rings. "rev" tests the accepted end. */
 #define RING_VARIANTS(set)						\
-	DIFF_VARIANT(set, inet, .bit = V_INET, .dom = AF_INET, SHM)	\
-	DIFF_VARIANT(set, rev, .bit = V_REV, .dom = AF_INET, SHM)	\
+	DIFF_VARIANT(set, inet, .bit = V_INET, .dom = AF_INET, SHM);	\
+	DIFF_VARIANT(set, rev, .bit = V_REV, .dom = AF_INET, SHM);	\
 	DIFF_VARIANT(set, inet6, .bit = V_INET6, .dom = AF_INET6, SHM)
 
-/* One end is plain TCP, or both are told so: it must stay TCP. */
+/* One end is plain TCP, or both are told to be: it must stay TCP. */
 #define BASE_VARIANTS(set)						\
 	DIFF_VARIANT(set, to_plain, .bit = V_TO_PLAIN, .dom = AF_INET,	\
-		     .l5_client = true, BASE)				\
+		     .l5_client = true, BASE);				\
 	DIFF_VARIANT(set, from_plain, .bit = V_FROM_PLAIN,		\
-		     .dom = AF_INET, .l5_server = true, BASE)		\
+		     .dom = AF_INET, .l5_server = true, BASE);		\
 	DIFF_VARIANT(set, forced, .bit = V_FORCED, .dom = AF_INET,	\
 		     .l5_client = true, .l5_server = true, BASE)
 
 #define UNIX_VARIANTS(set)						\
-	DIFF_VARIANT(set, path, .bit = V_UNIX, .dom = AF_UNIX, SHM)	\
+	DIFF_VARIANT(set, path, .bit = V_UNIX, .dom = AF_UNIX, SHM);	\
 	DIFF_VARIANT(set, abstract, .bit = V_ABSTRACT,			\
 		     .dom = AF_UNIX, SHM)
 
-DIFF_FIXTURE(any)
-RING_VARIANTS(any)
-BASE_VARIANTS(any)
-UNIX_VARIANTS(any)
+/*
+ * The fixtures of a program are DIFF_any, DIFF_tcp and DIFF_un, where DIFF is
+ * what it is called; the program defines that before it includes this.
+ */
+#define DIFF_PASTE_(program, set)	program##_##set
+#define DIFF_PASTE(program, set)	DIFF_PASTE_(program, set)
+#define DIFF_SET(set)			DIFF_PASTE(DIFF, set)
 
-DIFF_FIXTURE(tcp)
-RING_VARIANTS(tcp)
-BASE_VARIANTS(tcp)
+DIFF_FIXTURE(DIFF_SET(any))
+RING_VARIANTS(DIFF_SET(any));
+BASE_VARIANTS(DIFF_SET(any));
+UNIX_VARIANTS(DIFF_SET(any));
 
-DIFF_FIXTURE(un)
-UNIX_VARIANTS(un)
+DIFF_FIXTURE(DIFF_SET(tcp))
+RING_VARIANTS(DIFF_SET(tcp));
+BASE_VARIANTS(DIFF_SET(tcp));
+
+DIFF_FIXTURE(DIFF_SET(un))
+UNIX_VARIANTS(DIFF_SET(un));
 
 /* Defines a scenario for all families; its context is called c. */
 #define SCENARIO(name) SCENARIO_ON(any, name)
 
-/* For those of a set: any, tcp, un. */
+/* Defines a scenario for a set of families: any, tcp, un. */
 #define SCENARIO_ON(set, name)						\
 	static void sc_##name(struct ctx *c);				\
-	TEST_F_TIMEOUT(set, name, 600)					\
+	TEST_F_TIMEOUT(DIFF_SET(set), name, 600)			\
 	{								\
 		char why[256] = "";					\
 									\

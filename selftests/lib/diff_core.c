@@ -23,9 +23,9 @@
 #include "diff_core.h"
 
 /*
- * What stands in for AF_L5: "l5" itself; "self", the kernel's own family once
- * more, to see that a scenario is deterministic; "unix", to see that the
- * suite notices a family that is not TCP.
+ * The family that stands in for AF_L5: "l5" itself; "self", the kernel's own
+ * family once more, to see that a scenario is deterministic; "unix", to see
+ * that the suite notices a family that is not TCP.
  */
 static const char *subject(void)
 {
@@ -496,7 +496,7 @@ static bool under_way(int fd)
 
 long fill_up(int fd)
 {
-	/* What does not take many may still take a few. */
+	/* A socket that does not take many bytes may still take a few. */
 	static const int sizes[] = { 65536, 4096, 256, 16, 1 };
 	static char buf[65536];
 	long sum = 0, n;
@@ -516,22 +516,6 @@ long fill_up(int fd)
 		usleep(25000);
 	}
 	return sum;
-}
-
-volatile sig_atomic_t caught;
-
-static void on_signal(int sig)
-{
-	(void)sig;
-	caught++;
-}
-
-void catch_signal(int sig, int flags)
-{
-	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = flags };
-
-	caught = 0;
-	sigaction(sig, &sa, NULL);
 }
 
 /* Run a scenario once, in a process of its own that may crash or hang. */
@@ -579,8 +563,9 @@ static void run_one(const struct variant *v, bool own,
 }
 
 /*
- * The deviation that allows AF_L5 to say @l5 where @own is said. Given the
- * same twice: the one by which it should have said something else.
+ * The deviation that allows AF_L5 to say @l5 where the other family says @own.
+ * If both are the same: the deviation by which AF_L5 should have said something
+ * else.
  */
 static const struct deviation *deviation(const char *name,
 					 const struct variant *v,
@@ -610,7 +595,7 @@ static bool received(const struct line *x)
 		strstr(x->label, "splice")) && x->value[0] != '-';
 }
 
-/* Of a difference: may it be about what was carried? */
+/* May a difference be about the bytes that were carried? */
 static void carried(const struct line *own, const struct line *l5)
 {
 	if (!strncmp(own->value, "-1 E", 4) && !strcmp(l5->value, "0"))
@@ -749,4 +734,32 @@ int diff_compare(const char *name, const struct variant *v,
 		return DIFF_DIFFERENT;
 	}
 	return DIFF_SAME;
+}
+
+void drain_big(struct ctx *c)
+{
+	char b;
+
+	close(c->a);
+	if (drain(c->b, BIG, 0))
+		V("draining", "failed");
+	send(c->b, "!", 1, 0);
+	recv(c->b, &b, 1, 0);
+}
+
+int so_error(int fd)
+{
+	socklen_t len = sizeof(int);
+	int e = -1;
+
+	getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &len);
+	return e;
+}
+
+pid_t parent;
+
+void usr1(struct ctx *c)
+{
+	(void)c;
+	kill(parent, SIGUSR1);
 }

@@ -30,7 +30,7 @@ enum {
 
 /**
  * struct variant - two families to compare
- * @bit: which
+ * @bit: its bit among V_ALL
  * @name: of it
  * @dom: the kernel's own family
  * @l5_client: in the AF_L5 run the connecting socket is AF_L5
@@ -119,7 +119,7 @@ void pair_on(struct ctx *c, int l);
 /* The same with a listener that is closed afterwards. */
 void pair(struct ctx *c);
 
-/* Is this end's transport what the variant wants? Written down if not. */
+/* Is this end's transport what the variant wants? If not it is written down. */
 void check_transport(struct ctx *c, int fd, bool server);
 
 bool is_unix(const struct ctx *c);
@@ -129,7 +129,7 @@ void log_val(struct ctx *c, const char *label, const char *fmt, ...)
 void log_ret(struct ctx *c, const char *label, long ret);
 void log_poll(struct ctx *c, const char *label, int fd, int want);
 void log_data(struct ctx *c, const char *label, const void *buf, ssize_t n);
-/* An address: family, and which of those known it is. */
+/* Write down an address: its family, and which of the known addresses it is. */
 void log_addr(struct ctx *c, const char *label, const struct sockaddr *sa,
 	      socklen_t len);
 const char *events_name(unsigned int ev, char *buf, size_t len);
@@ -172,7 +172,7 @@ const char *events_name(unsigned int ev, char *buf, size_t len);
 /* Run @fn in a process, when this one sleeps. Reaped at the end. */
 void when_asleep(struct ctx *c, void (*fn)(struct ctx *c));
 
-/* Run @fn in a process now; its pid. */
+/* Run @fn in a process now; returns its pid. */
 pid_t beside(struct ctx *c, void (*fn)(struct ctx *c));
 
 /* Read exactly @len pattern bytes (position @pos) and check: 0, or -1. */
@@ -185,8 +185,8 @@ void await(int fd, int n);
 
 /*
  * Wait until all packets that were sent over loopback have arrived, and their
- * answers, and what these caused. Not what only a timer sends. Nor between
- * when_asleep() and the call that is to sleep.
+ * answers, and what these caused, but not what only a timer sends. Not to be
+ * called between when_asleep() and the call that is to sleep.
  */
 void settle(struct ctx *c);
 
@@ -198,13 +198,22 @@ char *edge(size_t good);
 
 /*
  * Send until not a byte more is taken, for a while: TCP's buffers move on
- * their own. The number of bytes.
+ * their own. Returns the number of bytes.
  */
 long fill_up(int fd);
 
-/* Count signals of a kind (handler installed with @flags). */
-void catch_signal(int sig, int flags);
-extern volatile sig_atomic_t caught;
+/* Of the process that a scenario runs in, if it says so; SIGUSR1 for it */
+extern pid_t parent;
+void usr1(struct ctx *c);
+
+/* SO_ERROR of a socket */
+int so_error(int fd);
+
+/* More than any ring or socket buffer here */
+#define BIG	(3 << 20)
+
+/* Receive BIG bytes at b, say so to the other end, and wait for its answer. */
+void drain_big(struct ctx *c);
 
 /* Where a deviation is one. */
 enum {
@@ -214,7 +223,7 @@ enum {
 };
 
 /*
- * The table of deviations. One that says how AF_L5's run ends ("end: ...")
+ * The table of deviations. An entry that says how AF_L5's run ends ("end: ...")
  * stands for all that would have followed.
  */
 struct deviation {

@@ -460,7 +460,7 @@ static int tcp_at(const uint8_t *p, ssize_t n, ssize_t *len)
 }
 
 /*
- * Those of @len bytes that were not sent before: a busy machine lets TCP send
+ * How many of @len bytes were not sent before: a busy machine lets TCP send
  * some again. The flow is known by the other port and the direction.
  */
 static ssize_t capture_new(const struct capture *c, const struct tcphdr *th,
@@ -560,48 +560,4 @@ long end_sendfile(int fd, const void *b, long n)
 	n = sendfile(fd, file, NULL, n);
 	close(file);
 	return n;
-}
-
-/* A message of one byte, with room for a descriptor behind it. */
-struct with_fd {
-	struct msghdr m;
-	struct iovec v;
-	char byte;
-	union {
-		char text[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	};
-};
-
-static struct msghdr *with_fd(struct with_fd *w)
-{
-	memset(w, 0, sizeof(*w));
-	w->v = (struct iovec){ &w->byte, 1 };
-	w->m = (struct msghdr){
-		.msg_iov = &w->v, .msg_iovlen = 1,
-		.msg_control = w->text, .msg_controllen = sizeof(w->text),
-	};
-	return &w->m;
-}
-
-bool end_pass(int via, int fd)
-{
-	struct with_fd w;
-	struct cmsghdr *c = CMSG_FIRSTHDR(with_fd(&w));
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	return sendmsg(via, &w.m, 0) == 1;
-}
-
-int end_take(int via)
-{
-	struct with_fd w;
-	int fd = -1;
-
-	if (recvmsg(via, with_fd(&w), 0) == 1 && CMSG_FIRSTHDR(&w.m))
-		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&w.m)), sizeof(int));
-	return fd;
 }

@@ -13,6 +13,7 @@
 #include <sys/un.h>
 
 #include "l5test.h"
+#include "pass.h"
 
 enum end_kind { END_TCP, END_L5 };
 
@@ -51,7 +52,7 @@ int end_connect(enum end_kind kind, const struct addr *a);
  */
 bool end_exchange(int a, int b, size_t n, uint64_t pos);
 
-/* One way: @n bytes of the stream from @pos. */
+/* The same, one way: @n bytes of the stream from @pos. */
 bool end_put(int fd, size_t n, uint64_t pos);
 bool end_get(int fd, size_t n, uint64_t pos);
 
@@ -65,10 +66,6 @@ int64_t end_drain(int fd, uint64_t pos, int *err);
 long end_splice_send(int fd, const void *b, long n);
 long end_splice_recv(int fd, void *b, long n);
 long end_sendfile(int fd, const void *b, long n);
-
-/* A descriptor over @via, with SCM_RIGHTS: false, or the descriptor or -1. */
-bool end_pass(int via, int fd);
-int end_take(int via);
 
 /* Readable (or @events) within a generous time? The revents. */
 int end_poll(int fd, int events);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "forged.h"
+#include "signals.h"
 
 /* The forger gives up after so long; a victim has enough long before. */
 #define FORGER_MS	(20000 * l5_slow())
@@ -87,30 +88,20 @@ static void forger(int fd, enum forgery what, struct board *b)
 	_exit(0);
 }
 
-static void on_alarm(int sig)
-{
-	(void)sig;
-}
-
 static bool limits(struct forged *f)
 {
 	struct timeval tv = { .tv_usec = f->how == P_TIME ? 100000 : 0 };
-	struct sigaction sa = { .sa_handler = on_alarm };
-	struct itimerval it = {
-		.it_interval.tv_usec = 15000,
-		.it_value.tv_usec = 15000,
-	};
 
-	if (sigaction(SIGALRM, &sa, NULL) ||
-	    (f->how == P_SIGNAL && setitimer(ITIMER_REAL, &it, NULL)))
-		return false;
+	if (f->how == P_SIGNAL)
+		alarm_every(15000);
 	return !setsockopt(f->fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)) &&
 	       !setsockopt(f->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 }
 
 /*
- * May a call end so? Who cannot have the lock says that it is for later, or
- * that there was a signal; whose word is held by the rules never has it.
+ * May a call end so? A call that cannot have the lock says that it is for
+ * later, or that there was a signal; it never has a word that is held by the
+ * rules.
  */
 static bool may_end(const struct forged *f, ssize_t n)
 {
@@ -137,7 +128,7 @@ static void victim(const struct forged_game *g, struct board *b)
 	l5_store(&b->ready, 1);
 	UNTIL(l5_load(&b->on));
 	end = l5_now_ms() + VICTIM_MS;
-	/* who is to be killed goes on until it is */
+	/* a process that is to be killed goes on until it is */
 	while (f->how == P_KILL ||
 	       (f->calls < VICTIM_CALLS && l5_now_ms() < end) || !f->calls) {
 		n = g->step(f);
@@ -218,8 +209,8 @@ bool forged_play(const struct forged_game *g, const char *at,
 	l5_store(&b->stop, 1);
 	ok = verdict(g, b, status);
 	kill(vic, SIGKILL);
-	map_reap(vic);
-	status = map_reap(bad);
+	l5_reap(vic);
+	status = l5_reap(bad);
 	if (status) {
 		printf("# forger: %x\n", status);
 		ok = false;

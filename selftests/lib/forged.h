@@ -38,13 +38,13 @@ extern const char *const patience_name[];
 
 /**
  * struct forged - a victim
- * @fd: the socket, which the forger has, too
+ * @fd: the socket, which the forger has as well
  * @peer: the other end, of which the victim keeps the rings from being empty,
  *	or full
- * @how: its calls are to end
- * @what: the forger does
- * @calls: that are back
- * @wrong: errno of one that ended in a way that it may not, or -1
+ * @how: the way in which its calls are to end
+ * @what: the forger's way to forge
+ * @calls: how many are back
+ * @wrong: errno of a call that ended in a way that it may not, or -1
  * @arg: the game's
  */
 struct forged {
@@ -75,5 +75,10 @@ struct forged_game {
  */
 bool forged_play(const struct forged_game *g, const char *at,
 		 enum forgery what, enum patience how);
+
+static inline int dontwait(const struct forged *f)
+{
+	return f->how == P_NONE ? MSG_DONTWAIT : 0;
+}
 
 #endif /* FORGED_H */

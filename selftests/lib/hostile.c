@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "hostile.h"
+#include "signals.h"
 
 /* How long a play takes, and how long a call may at most. */
 #define PLAY_MS		(70 * l5_slow())
@@ -93,26 +94,9 @@ bool hostile_timeouts(struct hostile *h)
 	return timeouts(h, 5000);
 }
 
-static void on_alarm(int sig)
-{
-	(void)sig;
-}
-
-static void alarms(bool on)
-{
-	struct sigaction sa = { .sa_handler = on_alarm };
-	struct itimerval it = {
-		.it_interval.tv_usec = on ? 15000 : 0,
-		.it_value.tv_usec = on ? 15000 : 0,
-	};
-
-	sigaction(SIGALRM, &sa, NULL);
-	setitimer(ITIMER_REAL, &it, NULL);
-}
-
 bool hostile_alarm(struct hostile *h)
 {
-	alarms(true);
+	alarm_every(15000);
 	return timeouts(h, 0);
 }
 
@@ -142,7 +126,7 @@ static void victim(const struct hostile_game *g, struct hostile *h)
 			break;
 	}
 	UNTIL(l5_load(&a->stop) == 2);
-	alarms(false);
+	alarm_off();
 	if (h->wrong)
 		return;
 	start = l5_now_ms();
@@ -163,7 +147,7 @@ static bool verdict(int status, const struct hostile_game *g, const char *at,
 		return true;
 	printf("# %s, %s, %s, seed %llu: victim: ", g->api, mood_name[mood],
 	       at, (unsigned long long)seed);
-	/* map_reap() has told of it */
+	/* l5_reap() has told of it */
 	if (status == -1)
 		printf("hangs\n");
 	else if (code > 0 && code < W_MAX)
@@ -217,7 +201,7 @@ bool hostile_play(const struct hostile_game *g, const char *at, enum mood mood,
 	if (!ok)
 		printf("# %s, %s: scribbler: %x\n", g->api, mood_name[mood],
 		       status);
-	ok &= verdict(map_reap(vic), g, at, mood, seed, a->error);
+	ok &= verdict(l5_reap(vic), g, at, mood, seed, a->error);
 	sum[0] += a->calls;
 	sum[1] += a->writes;
 	munmap(a, MAP_PAGE);

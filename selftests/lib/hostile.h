@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Plays of a victim and a scribbler at the other end of a connection of its,
- * while it has another connection that nobody does anything to.
+ * Plays of a victim and a scribbler, which has the other end of one of the
+ * victim's connections. The victim has another, innocent connection, which the
+ * scribbler cannot reach.
  */
 #ifndef HOSTILE_H
 #define HOSTILE_H
@@ -35,7 +36,7 @@ enum wrong {
  * @good: both ends of an innocent connection
  * @pos: how many bytes went over it, each way
  * @seed: for l5_rnd()
- * @a: shared with who else plays
+ * @a: shared with the other players
  * @wrong: the first thing that was
  */
 struct hostile {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -127,12 +130,44 @@ bool l5_wait_asleep(pid_t tid)
 			return false;
 		buf[n] = 0;
 		p = strrchr(buf, ')');
-		in_a_row = p && p[2] == 'S' ? in_a_row + 1 : 0;
+		if (!p || p[2] == 'Z' || p[2] == 'X')
+			return false;
+		in_a_row = p[2] == 'S' || p[2] == 'D' ? in_a_row + 1 : 0;
 		if (in_a_row == 5)
 			return true;
 		usleep(2000);
 	}
 	return false;
+}
+
+struct start {
+	void *(*fn)(void *arg);
+	void *arg;
+	pid_t tid;
+};
+
+static void *started(void *arg)
+{
+	struct start *st = arg;
+	void *(*fn)(void *arg) = st->fn;
+
+	arg = st->arg;
+	/* @st is the starter's, which goes on from here */
+	__atomic_store_n(&st->tid, gettid(), __ATOMIC_RELEASE);
+	return fn(arg);
+}
+
+pid_t l5_thread_start(pthread_t *t, const pthread_attr_t *attr,
+		      void *(*fn)(void *), void *arg)
+{
+	struct start st = { fn, arg, 0 };
+	pid_t tid;
+
+	if (pthread_create(t, attr, started, &st))
+		return -1;
+	while (!(tid = __atomic_load_n(&st.tid, __ATOMIC_ACQUIRE)))
+		usleep(100);
+	return tid;
 }
 
 int64_t l5_now_ms(void)
@@ -154,7 +189,7 @@ void l5_fatal(const char *fmt, ...)
 	fprintf(stderr, "# FATAL: %s\n", text);
 }
 
-static uint8_t byte_at(uint64_t pos)
+uint8_t l5_byte(uint64_t pos)
 {
 	/* Differs between neighbours, pages and megabytes. */
 	return (pos * 0x9e3779b97f4a7c15ULL + (pos >> 12) * 31) >> 56;
@@ -166,7 +201,7 @@ void l5_fill(void *buf, size_t len, uint64_t pos)
 	size_t i;
 
 	for (i = 0; i < len; i++)
-		p[i] = byte_at(pos + i);
+		p[i] = l5_byte(pos + i);
 }
 
 ssize_t l5_wrong(const void *buf, size_t len, uint64_t pos)
@@ -175,7 +210,7 @@ ssize_t l5_wrong(const void *buf, size_t len, uint64_t pos)
 	size_t i;
 
 	for (i = 0; i < len; i++)
-		if (p[i] != byte_at(pos + i))
+		if (p[i] != l5_byte(pos + i))
 			return i;
 	return -1;
 }
@@ -199,12 +234,37 @@ uint64_t l5_hash(uint64_t h, const void *buf, size_t len)
 	return h;
 }
 
-unsigned int l5_rnd(uint64_t *s)
+uint64_t l5_rnd64(uint64_t *s)
 {
 	*s ^= *s << 13;
 	*s ^= *s >> 7;
 	*s ^= *s << 17;
-	return *s >> 32;
+	return *s;
+}
+
+unsigned int l5_rnd(uint64_t *s)
+{
+	return l5_rnd64(s) >> 32;
+}
+
+uint64_t l5_setting(const char *name, uint64_t none)
+{
+	const char *s = getenv(name);
+
+	return s ? strtoull(s, NULL, 0) : none;
+}
+
+uint64_t l5_seed(void)
+{
+	uint64_t seed;
+
+	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		abort();
+	seed = l5_setting("L5_SEED", seed) | 1;
+	printf("# L5_SEED=%#llx\n", (unsigned long long)seed);
+	/* tests end by _exit() */
+	fflush(stdout);
+	return seed;
 }
 
 long long l5_number(const char *path)
@@ -232,4 +292,57 @@ bool l5_fail_nth(int n)
 	if (fd >= 0)
 		close(fd);
 	return ok;
+}
+
+long long l5_sockets(void)
+{
+	FILE *f = fopen("/proc/net/protocols", "re");
+	char line[256], name[32];
+	long long n = -1, v;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%31s %*d %lld", name, &v) == 2 &&
+		    !strcmp(name, "L5"))
+			n = v;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+bool l5_comes_back(long long (*what)(void), long long least, long long most,
+		   int64_t ms)
+{
+	int64_t end = l5_now_ms() + ms;
+	long long n;
+
+	for (;;) {
+		n = what();
+		if (n >= least && n <= most)
+			return true;
+		if (l5_now_ms() > end) {
+			fprintf(stderr, "# %lld, not %lld\n", n, most);
+			return false;
+		}
+		usleep(50000);
+	}
+}
+
+int l5_reap(pid_t pid)
+{
+	int64_t end = l5_now_ms() + 40000 * l5_slow();
+	int status = -1;
+
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		if (l5_now_ms() > end) {
+			l5_fatal("process %d hangs", pid);
+			kill(pid, SIGKILL);
+			/* a process that not even a kill ends is left behind */
+			for (end += 3000; l5_now_ms() < end; usleep(1000))
+				if (waitpid(pid, &status, WNOHANG))
+					break;
+			return -1;
+		}
+		usleep(1000);
+	}
+	return status;
 }

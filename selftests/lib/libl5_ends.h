@@ -78,7 +78,7 @@ static inline ssize_t send_way(struct l5_conn *c, int way, uint8_t *buf,
 		memcpy(p, buf, got);
 		return l5_commit(c, got);
 	case 3:
-		/* somebody else's turn, and nothing comes of it */
+		/* another thread's turn, and nothing comes of it */
 		if (l5_reserve(c, &p, n, 0) <= 0 || l5_commit(c, 0))
 			return -1;
 		return l5_send(c, buf, n, 0);

@@ -13,54 +13,42 @@
 
 #define LONG_MS		(60000 * l5_slow())
 
-FIXTURE(lib)
-{
-	struct place at;
-	int listener;
-	struct l5_conn *c, *s;
-	int cfd, sfd;
-};
-
-FIXTURE_VARIANT(lib)
-{
-	const char *host;
-};
-
-FIXTURE_VARIANT_ADD(lib, inet)
-{
-	.host = "127.0.0.1",
-};
-
-FIXTURE_VARIANT_ADD(lib, unix)
-{
-	.host = NULL,
-};
-
-FIXTURE_SETUP(lib)
-{
-	l5_or_skip();
-	signal(SIGPIPE, SIG_IGN);
-	self->listener = place_listen(&self->at, variant->host);
-	ASSERT_LE(0, self->listener);
-	self->c = place_connect(&self->at, SOCK_CLOEXEC);
-	ASSERT_NE(NULL, self->c);
-	self->s = l5_accept(self->listener, SOCK_CLOEXEC);
-	ASSERT_NE(NULL, self->s);
-	self->cfd = l5_conn_fd(self->c);
-	self->sfd = l5_conn_fd(self->s);
-	ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(self->cfd));
-	ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(self->sfd));
-	ASSERT_TRUE(l5_conn_mapped(self->c));
-	ASSERT_TRUE(l5_conn_mapped(self->s));
-}
-
-FIXTURE_TEARDOWN(lib)
-{
-	if (self->c)
-		EXPECT_EQ(0, l5_close(self->c));
-	if (self->s)
-		EXPECT_EQ(0, l5_close(self->s));
-	close(self->listener);
-}
+/* A fixture with a connection in shared memory, over TCP and over AF_UNIX. */
+#define LIBL5_FIXTURE(name)						\
+	FIXTURE(name)							\
+	{								\
+		struct place at;					\
+		int listener;						\
+		struct l5_conn *c, *s;					\
+		int cfd, sfd;						\
+	};								\
+	FIXTURE_VARIANT(name) { const char *host; };			\
+	FIXTURE_VARIANT_ADD(name, inet) { .host = "127.0.0.1" };	\
+	FIXTURE_VARIANT_ADD(name, unix) { .host = NULL };		\
+	FIXTURE_SETUP(name)						\
+	{								\
+		l5_or_skip();						\
+		signal(SIGPIPE, SIG_IGN);				\
+		self->listener = place_listen(&self->at, variant->host); \
+		ASSERT_LE(0, self->listener);				\
+		self->c = place_connect(&self->at, SOCK_CLOEXEC);	\
+		ASSERT_NE(NULL, self->c);				\
+		self->s = l5_accept(self->listener, SOCK_CLOEXEC);	\
+		ASSERT_NE(NULL, self->s);				\
+		self->cfd = l5_conn_fd(self->c);			\
+		self->sfd = l5_conn_fd(self->s);			\
+		ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(self->cfd));	\
+		ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(self->sfd));	\
+		ASSERT_TRUE(l5_conn_mapped(self->c));			\
+		ASSERT_TRUE(l5_conn_mapped(self->s));			\
+	}								\
+	FIXTURE_TEARDOWN(name)						\
+	{								\
+		if (self->c)						\
+			EXPECT_EQ(0, l5_close(self->c));		\
+		if (self->s)						\
+			EXPECT_EQ(0, l5_close(self->s));		\
+		close(self->listener);					\
+	}
 
 #endif /* LIBL5_PAIR_H */

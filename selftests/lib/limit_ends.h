@@ -9,27 +9,25 @@
 
 #include "ends.h"
 
-FIXTURE(limit)
-{
-	struct addr to;
-	int listener;
-};
-
-/* An own namespace: limits are changed here, and counters start at nothing. */
-FIXTURE_SETUP(limit)
-{
-	l5_or_skip();
-	ASSERT_TRUE(net_unshare());
-	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
-	self->to = addr_parse("127.0.0.1:0");
-	self->listener = end_listen(END_L5, &self->to);
-	ASSERT_LE(0, self->listener);
-}
-
-FIXTURE_TEARDOWN(limit)
-{
-	close(self->listener);
-}
+/*
+ * A fixture with a listener in a namespace of its own: limits are changed here,
+ * and counters start at nothing.
+ */
+#define LIMIT_FIXTURE(name)						\
+	FIXTURE(name) { struct addr to; int listener; };		\
+	FIXTURE_SETUP(name)						\
+	{								\
+		l5_or_skip();						\
+		ASSERT_TRUE(net_unshare());				\
+		ASSERT_LE(0, l5_sysctl("match_ms", 10000));		\
+		self->to = addr_parse("127.0.0.1:0");			\
+		self->listener = end_listen(END_L5, &self->to);		\
+		ASSERT_LE(0, self->listener);				\
+	}								\
+	FIXTURE_TEARDOWN(name)						\
+	{								\
+		close(self->listener);					\
+	}
 
 static inline bool open_pair(int l, const struct addr *to, int *c, int *s)
 {

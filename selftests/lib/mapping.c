@@ -151,7 +151,10 @@ static void bell(struct mapping *m, int which)
 	ioctl(m->fd, L5_IOC_DOORBELL, which);
 }
 
-/* Under the lock. What others left in the page is not to be believed. */
+/*
+ * Under the lock. Cursors that other holders left in the page are not to be
+ * believed.
+ */
 static ssize_t put_locked(struct mapping *m, bool died, const void *buf,
 			  size_t len)
 {
@@ -303,6 +306,11 @@ ssize_t mapping_recv(struct mapping *m, void *buf, size_t len, int flags)
 	return n ? n : recv(m->fd, buf, len, flags);
 }
 
+bool mapping_flag_comes(struct mapping *m, uint32_t flag)
+{
+	return UNTIL(l5_load_acquire(&m->state->flags) & flag);
+}
+
 bool map_pair(const char *at, int *c, int *s)
 {
 	struct addr to = addr_parse(at);
@@ -333,26 +341,6 @@ bool map_again(const char *at, int fd[2])
 	close(fd[0]);
 	close(fd[1]);
 	return map_pair(at, &fd[0], &fd[1]);
-}
-
-int map_reap(pid_t pid)
-{
-	int64_t end = l5_now_ms() + MAP_LONG_MS;
-	int status = -1;
-
-	while (waitpid(pid, &status, WNOHANG) == 0) {
-		if (l5_now_ms() > end) {
-			l5_fatal("process %d hangs", pid);
-			kill(pid, SIGKILL);
-			/* who cannot even be killed is left behind */
-			for (end += 3000; l5_now_ms() < end; usleep(1000))
-				if (waitpid(pid, &status, WNOHANG))
-					break;
-			return -1;
-		}
-		usleep(1000);
-	}
-	return status;
 }
 
 void *map_shared(size_t len)

@@ -20,33 +20,27 @@
 #define MAP_LONG_MS	(40000 * l5_slow())
 
 /* Wait, generously, for a condition; its last value. */
-#define UNTIL(cond) ({							\
-	int64_t end_ = l5_now_ms() + MAP_LONG_MS;			\
-									\
-	while (!(cond) && l5_now_ms() < end_)				\
-		usleep(500);						\
-	(cond);								\
-})
+#define UNTIL(cond)	L5_UNTIL(cond, MAP_LONG_MS)
 
 /**
  * struct mapping - one process's view of one end
  * @fd: the socket
  * @base: of an area with all regions and a hole before and after each
- * @len: of it
+ * @len: the length of that area
  * @own: control page of this end
- * @peer: of the other
- * @state: page of the kernel's
+ * @peer: control page of the other end
+ * @state: state page, the kernel's
  * @tx: data this end writes, twice
  * @rx: data it reads, twice
  * @tx_size: of the ring, not of the region
- * @rx_size: likewise
+ * @rx_size: of the ring, not of the region
  * @id: for the lock words
  * @prod: cursors, under own->tx_lock
  * @cons: cursors, under own->rx_lock
  * @puts: records that mapping_put() published
  * @gets: times that mapping_get() took something
  * @bells: doorbells rung
- * @patience: how often to wait for a lock word that somebody may have forged,
+ * @patience: how often to wait for a lock word that a process may have forged,
  *	0 for ever
  */
 struct mapping {
@@ -97,6 +91,9 @@ ssize_t mapping_get(struct mapping *m, void *buf, size_t len);
 ssize_t mapping_send(struct mapping *m, const void *buf, size_t len, int flags);
 ssize_t mapping_recv(struct mapping *m, void *buf, size_t len, int flags);
 
+/* Wait, generously, for a flag of the state page. */
+bool mapping_flag_comes(struct mapping *m, uint32_t flag);
+
 /* The lock words: as l5_lock_try(), but waits; -1 with errno. */
 int mapping_lock(struct mapping *m, int which);
 void mapping_unlock(struct mapping *m, int which);
@@ -113,11 +110,8 @@ bool map_pair(const char *at, int *c, int *s);
  */
 bool map_begin(const char *at, long ring_kb, int fd[2]);
 
-/* The next pair instead of that one. */
+/* Replace the pair by the next. */
 bool map_again(const char *at, int fd[2]);
-
-/* waitpid() that ends what hangs: the status, or -1 after killing it. */
-int map_reap(pid_t pid);
 
 /* Memory that children share. */
 void *map_shared(size_t len);

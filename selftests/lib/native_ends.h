@@ -24,27 +24,10 @@ static inline int slow(void)
 #endif
 }
 
-static inline uint8_t byte_at(uint64_t i)
+/* Are some of these bytes not the stream's? */
+static inline bool wrong(const void *buf, size_t n, uint64_t at)
 {
-	return (uint8_t)((i * 0x9e3779b97f4a7c15ull) >> 56) ^ (uint8_t)i;
-}
-
-static inline void fill(void *buf, size_t n, uint64_t at)
-{
-	uint8_t *p = buf;
-
-	while (n--)
-		*p++ = byte_at(at++);
-}
-
-static inline size_t wrong(const void *buf, size_t n, uint64_t at)
-{
-	const uint8_t *p = buf;
-	size_t bad = 0;
-
-	while (n--)
-		bad += *p++ != byte_at(at++);
-	return bad;
+	return l5_wrong(buf, n, at) >= 0;
 }
 
 /* Cut a buffer into up to @max buffers, some of them empty. */
@@ -72,31 +55,30 @@ struct note {
 	uint8_t body[56];
 };
 
-/* A connection with both its ends in this process. */
-FIXTURE(rings)
-{
-	struct l5_native *k;
-	struct l5_map *a;
-	struct l5_map *b;
-};
-
-FIXTURE_SETUP(rings)
-{
-	/* who hangs ends with the program */
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	self->k = l5_native_new(SIZE);
-	ASSERT_NE(NULL, self->k);
-	self->a = l5_native_map(self->k, 0, 1);
-	self->b = l5_native_map(self->k, 1, 1);
-	ASSERT_NE(NULL, self->a);
-	ASSERT_NE(NULL, self->b);
-}
-
-FIXTURE_TEARDOWN(rings)
-{
-	l5_native_unmap(self->a);
-	l5_native_unmap(self->b);
-	l5_native_free(self->k);
-}
+/* A fixture with a connection that has both its ends in this process. */
+#define RINGS_FIXTURE(name)						\
+	FIXTURE(name)							\
+	{								\
+		struct l5_native *k;					\
+		struct l5_map *a;					\
+		struct l5_map *b;					\
+	};								\
+	FIXTURE_SETUP(name)						\
+	{								\
+		/* a test that hangs ends with the program */		\
+		prctl(PR_SET_PDEATHSIG, SIGKILL);			\
+		self->k = l5_native_new(SIZE);				\
+		ASSERT_NE(NULL, self->k);				\
+		self->a = l5_native_map(self->k, 0, 1);			\
+		self->b = l5_native_map(self->k, 1, 1);			\
+		ASSERT_NE(NULL, self->a);				\
+		ASSERT_NE(NULL, self->b);				\
+	}								\
+	FIXTURE_TEARDOWN(name)						\
+	{								\
+		l5_native_unmap(self->a);				\
+		l5_native_unmap(self->b);				\
+		l5_native_free(self->k);				\
+	}
 
 #endif /* NATIVE_ENDS_H */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "l5test.h"
+#include "ends.h"
 #include "rdma_here.h"
 
 bool rdma_here(void)
@@ -18,9 +18,23 @@ bool rdma_here(void)
 
 	if (geteuid() || !l5_present() || l5_sysctl("rdma_ms", 20000) < 0)
 		return false;
-	/* one that was too slow is not to spoil the next */
+	/* a question that was too slow is not to spoil the next */
 	l5_sysctl("rdma_memo_s", 0);
 	return !system(make);
+}
+
+int rdma_force(int fd)
+{
+	int force = L5_TRANSPORT_RDMA;
+
+	return setsockopt(fd, SOL_L5, L5_FORCE, &force, sizeof(force));
+}
+
+int rdma_socket(void)
+{
+	int fd = end_socket(END_L5, AF_INET);
+
+	return fd >= 0 && !rdma_force(fd) ? fd : -1;
 }
 
 bool rdma_moved_in(int fd, int ms)

@@ -15,6 +15,10 @@
  */
 bool rdma_here(void);
 
+/* Let a socket take RDMA or nothing; and a new one of AF_INET. -1: not so. */
+int rdma_force(int fd);
+int rdma_socket(void);
+
 /* Far more than it takes until a connection in use has moved */
 #define RDMA_MOVE_MS	(30000 * l5_slow())
 

@@ -33,6 +33,7 @@
 #endif
 
 #include "l5_ring.h"
+#include "l5test.h"
 
 #define CTRL_PAGE	4096u
 
@@ -211,48 +212,27 @@ static inline void ring_copy_out(const struct view *v, uint64_t pos,
 	});
 }
 
-/* Byte @i of every stream here: no short period, no run of equal bytes. */
-static inline uint8_t ring_byte(uint64_t i)
-{
-	return (uint8_t)((i * 0x9e3779b97f4a7c15ull) >> 56) ^ (uint8_t)i;
-}
-
-static inline uint64_t ring_random(uint64_t *s)
-{
-	*s ^= *s << 13;
-	*s ^= *s >> 7;
-	*s ^= *s << 17;
-	return *s;
-}
-
 /* Publish one record of the stream @at; the caller has made sure of room. */
 static inline void ring_put(const struct view *v, struct l5_prod *p,
 			    uint64_t at, uint32_t len, uint8_t *scratch)
 {
-	uint32_t i;
-
-	for (i = 0; i < len; i++)
-		scratch[i] = ring_byte(at + i);
+	l5_fill(scratch, len, at);
 	ring_copy_in(v, p->tail + L5_HDR, scratch, len);
 	l5_prod_publish(p, v->own, ring_slot(v, p->tail),
 			ring_slot(v, p->tail + l5_rec_size(len)), len);
 }
 
-/* Take @len bytes of the current record; how many are not the stream's? */
+/* Take @len bytes of the current record; are some not the stream's? */
 static inline uint32_t ring_get(const struct view *v, struct l5_cons *c,
 				uint64_t at, uint32_t len, uint8_t *scratch)
 {
-	uint32_t i, wrong = 0;
-
 	ring_copy_out(v, c->head + L5_HDR + c->off, scratch, len);
-	for (i = 0; i < len; i++)
-		wrong += scratch[i] != ring_byte(at + i);
 	l5_cons_take(c, v->own, len);
-	return wrong;
+	return l5_wrong(scratch, len, at) >= 0;
 }
 
 /*
- * ring_mutants.sh asks for one test; the harness takes 255 for a skip. A test
+ * ring/mutants.sh asks for one test; the harness takes 255 for a skip. A test
  * that hangs, as those of mutants may, ends with the program that runs it: the
  * harness gives it a process group of its own, which timeout(1) misses.
  */
@@ -264,5 +244,32 @@ static inline void ring_only(const char *name)
 	if (only && *only && !strstr(name, only))
 		_exit(255);
 }
+
+/* What the kernel does when a mapping is gone. */
+static inline void ring_owner_died(__u32 *word, __u32 id)
+{
+	__u32 old = l5_load(word);
+
+	while ((old & L5_LOCK_ID) == id)
+		if (__atomic_compare_exchange_n(word, &old,
+						(old & L5_LOCK_WAITERS) |
+						L5_LOCK_DIED, 0,
+						__ATOMIC_SEQ_CST,
+						__ATOMIC_SEQ_CST))
+			break;
+}
+
+/* A fixture that says in self->mirror which view a test is about. */
+#define RING_FIXTURE(set)						\
+	FIXTURE(set) { bool mirror; };					\
+	FIXTURE_VARIANT(set) { bool mirror; };				\
+	FIXTURE_VARIANT_ADD(set, mirror) { .mirror = true };		\
+	FIXTURE_VARIANT_ADD(set, flat) { .mirror = false };		\
+	FIXTURE_SETUP(set)						\
+	{								\
+		ring_only(_metadata->name);				\
+		self->mirror = variant->mirror;				\
+	}								\
+	FIXTURE_TEARDOWN(set) { }
 
 #endif /* RING_VIEW_H */

@@ -181,9 +181,12 @@ void scribbler(int fd, enum mood mood, struct arena *a, uint64_t seed)
 {
 	uint8_t b[600];
 	struct mapping m;
+	int err;
 
-	if (mapping_open(&m, fd))
-		_exit(1);
+	/* so that it is said why */
+	err = mapping_open(&m, fd);
+	if (err)
+		_exit(-err);
 	memset(b, 0x77, sizeof(b));
 	UNTIL(l5_load(&a->ready) || l5_load(&a->stop));
 	while (!l5_load(&a->stop)) {
@@ -209,18 +212,6 @@ void scribbler(int fd, enum mood mood, struct arena *a, uint64_t seed)
 	_exit(0);
 }
 
-uint64_t scribble_seed(void)
-{
-	const char *set = getenv("L5_SEED");
-	uint64_t seed = set ? strtoull(set, NULL, 0) :
-			(uint64_t)l5_now_ms() % 100000000 * 1000;
-
-	printf("# L5_SEED=%llu\n", (unsigned long long)seed);
-	/* tests end by _exit() */
-	fflush(stdout);
-	return seed;
-}
-
 bool scribble_watch(struct arena *a, pid_t vic, pid_t scr, int ms, bool kills,
 		    int *status)
 {
@@ -237,7 +228,7 @@ bool scribble_watch(struct arena *a, pid_t vic, pid_t scr, int ms, bool kills,
 	l5_store(&a->stop, 1);
 	if (kills)
 		kill(scr, SIGKILL);
-	*status = map_reap(scr);
+	*status = l5_reap(scr);
 	l5_store(&a->stop, 2);
 	return *status == 0 || (*status != -1 && WIFSIGNALED(*status) &&
 				WTERMSIG(*status) == SIGKILL);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Somebody who writes whatever it likes to all that it can map of an end.
- */
+/* A scribbler: writes whatever it likes to all that it can map of an end. */
 #ifndef SCRIBBLE_H
 #define SCRIBBLE_H
 
@@ -11,10 +9,10 @@
 
 #include "mapping.h"
 
-/* What a scribbler writes to, from what nobody may notice to everything. */
+/* What a scribbler writes to, from words that no end goes by to everything. */
 enum mood {
 	LIES,		/* wait words, counters, tail: no cursor of ours */
-	RECORDS,	/* valid records, though nobody asked for them */
+	RECORDS,	/* valid records, which the peer did not send */
 	CURSORS,	/* heads and tails, around the right ones */
 	LOCKS,		/* lock words */
 	HEADERS,	/* header words of all sorts */
@@ -47,9 +45,6 @@ struct arena {
  */
 void scribbler(int fd, enum mood mood, struct arena *a, uint64_t seed)
 	__attribute__((noreturn));
-
-/* To begin with, from L5_SEED; says which. */
-uint64_t scribble_seed(void);
 
 /*
  * Let them play for @ms, or until the victim has enough; then stop the

@@ -25,8 +25,8 @@ static cover_fn fns[OBJECTS];
 static int nr_fns;
 
 /*
- * A process whose calls are filtered is left alone: what it may still do is what
- * is tested.
+ * A process whose calls are filtered is left alone: what it may still do is
+ * what is tested.
  */
 static int filtered(void)
 {

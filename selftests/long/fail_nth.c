@@ -6,12 +6,12 @@
  * less often. A call that fails so has done nothing: the program never sees it,
  * and goes on as if it had not been.
  *
- * Some are left alone, since of TCP, too, something is gone when they fail: an
- * error, a connection or bytes that were taken before the place for an address
- * or for ancillary data was found bad; or a FIN, in shutdown() and close(),
- * which say nothing of it. So is connect(): one that fails may have reached its
- * listener. limit_memory has that. For the FIN's sake nothing is refused to a
- * process that ends, either, whoever ends it.
+ * Some calls are left alone, since of TCP, too, something is gone when they
+ * fail: an error, a connection or bytes that were taken before the place for an
+ * address or for ancillary data was found bad; or a FIN, in shutdown() and
+ * close(), which say nothing of it. connect() is left alone, too: a call that
+ * fails may have reached its listener. limit/memory.c has that. For the FIN's
+ * sake nothing is refused to a process that ends, either, whatever ends it.
  *
  * L5_FAIL_CALLS is how many calls of a kind are tried so, in each process; the
  * others are made as they are. Needs the fault injection of a debug kernel.

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The doorbell of an end that is being accepted. Its wait word is armed from
- * the start, and there is no socket to wake: who rings looks for one, clears
- * the word, and looks again. It stands for AA and G of kmod/conn.c.
+ * the start, and there is no socket to wake: the peer that rings looks for one,
+ * clears the word, and looks again. It stands for AA of kmod/conn.c and G of
+ * kmod/end.c.
  *
  * Taken out, each has to fail, the accepted socket sleeping beside a record:
  *   NO_AA NO_G       a barrier
- *   NO_AGAIN         who rings looks for the socket once, before the clear
+ *   NO_AGAIN         the peer that rings looks for the socket once, before the
+ *                    clear
  */
 #define TOTAL	3
 

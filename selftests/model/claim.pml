@@ -7,12 +7,12 @@
  * waits must be told.
  *
  * It stands for no lettered barrier: the bucket's lock is the only order there
- * is, and what follows from a decision is the cut's (cut.pml: H, I).
+ * is, and cut.pml (H, I) has what follows from a decision.
  *
  * -DNO_LOCK lets the child and the time-out look and take in separate steps;
  * -DNO_WAKE forgets to wake the client: each has to fail.
  */
-mtype = { NONE, OPEN, GONE, BASE, SHM };
+mtype = { NONE, OPEN, GONE, BASE, RINGS };
 
 mtype entry = NONE;		/* the table */
 mtype client = NONE, server = NONE;
@@ -27,7 +27,7 @@ bit lock;
 #define UNLOCK	lock = 0
 #endif
 
-/* What the client learns, and the wake of whoever waits for it. */
+/* What the client learns, and the wake of a thread that waits for it. */
 bool wake;
 
 #ifdef NO_WAKE
@@ -102,14 +102,14 @@ active proctype child()
 	if
 	:: entry == OPEN ->
 		entry = GONE;
-		decide(SHM);
+		decide(RINGS);
 		paired = true;
 		UNLOCK;
 		WAKE
 	:: else -> UNLOCK
 	fi;
 	if
-	:: paired -> server = SHM
+	:: paired -> server = RINGS
 	:: else -> server = BASE
 	fi
 }

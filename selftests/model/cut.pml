@@ -5,8 +5,8 @@
  * detail; here is what the two applications do around it. It stands for these
  * letters:
  *
- *   I  the state says SHM only after the connection is complete
- *   H  the connection is used only after the state said SHM
+ *   I  the state says RINGS only after the connection is complete
+ *   H  the connection is used only after the state said RINGS
  *
  * The listener may be AF_L5 or plain. An AF_L5 one notes the SYN before it is
  * answered, so the client knows whether a child is to come. Its connect() may
@@ -19,7 +19,7 @@
  *   NO_OWN      the server takes what it finds in accept() for the outcome,
  *               without a look at what was decided
  */
-mtype = { UNDECIDED, BASE, SHM };
+mtype = { UNDECIDED, BASE, RINGS };
 
 mtype client = UNDECIDED, server = UNDECIDED;
 bit entry;			/* in the table: an open meeting */
@@ -27,12 +27,12 @@ bit noted, answered, acked;
 bit l5_listener;
 
 /* The connection's geometry and the state as the client's CPU will see them. */
-bit conn_ready, b_conn, b_shm;
+bit conn_ready, b_conn, b_rings;
 
 #ifdef NO_I
-#define SHM_MAY		1
+#define RINGS_MAY		1
 #else
-#define SHM_MAY		(!b_conn)
+#define RINGS_MAY		(!b_conn)
 #endif
 
 /* What went where, in either direction. */
@@ -43,7 +43,7 @@ active proctype buffer()
 end:
 	do
 	:: atomic { b_conn -> conn_ready = 1; b_conn = 0 }
-	:: atomic { b_shm && SHM_MAY -> client = SHM; b_shm = 0 }
+	:: atomic { b_rings && RINGS_MAY -> client = RINGS; b_rings = 0 }
 	od
 }
 
@@ -57,7 +57,7 @@ inline claim(what, won)
 	atomic { won = entry; entry = 0 };
 #endif
 	if
-	:: won && what == SHM -> b_conn = 1; b_shm = 1
+	:: won && what == RINGS -> b_conn = 1; b_rings = 1
 	:: won && what == BASE -> client = BASE
 	:: else
 	fi
@@ -97,16 +97,16 @@ active proctype listener()
 	answered = 1;
 	acked;
 	if
-	:: l5_listener -> claim(SHM, won)
+	:: l5_listener -> claim(RINGS, won)
 	:: else
 	fi;
 	/* accept() */
 	if
 #ifdef NO_OWN
-	:: l5_listener -> server = SHM
+	:: l5_listener -> server = RINGS
 	:: !l5_listener -> server = BASE
 #else
-	:: won -> server = SHM
+	:: won -> server = RINGS
 	:: !won -> server = BASE
 #endif
 	fi
@@ -116,12 +116,12 @@ active proctype listener()
 inline exchange(me, state)
 {
 	if
-	:: state == SHM -> ring[me]++
+	:: state == RINGS -> ring[me]++
 	:: else -> base[me]++
 	fi;
 	/* the state does not change any more */
 	if
-	:: state == SHM -> ring[1 - me]
+	:: state == RINGS -> ring[1 - me]
 	:: else -> base[1 - me]
 	fi
 }
@@ -144,7 +144,7 @@ active proctype client_app()
 #ifndef NO_H
 	ready = conn_ready;	/* H */
 #endif
-	assert(state != SHM || ready);
+	assert(state != RINGS || ready);
 	exchange(0, state);
 	assert(client == state)
 }
@@ -159,7 +159,7 @@ active proctype server_app()
 	assert(server == state)
 }
 
-/* Nothing on both ways: who reads where nobody writes hangs, and is seen. */
+/* Nothing on both ways: a reader where nobody writes hangs, and is seen. */
 active proctype judge()
 {
 	client != UNDECIDED && server != UNDECIDED;

@@ -12,7 +12,8 @@
  *
  * L pairs with M: either the closer sees the record unread, and resets, or the
  * sender hears that its bytes may never be read. P pairs with whatever puts the
- * end behind the last record. R pairs with S: whoever is second sets the flag.
+ * end behind the last record. R pairs with S: the second of the two sets the
+ * flag.
  *
  * One end sends records, by system call or mapped. A process that shares it
  * shuts it down, and one maps it, at any time. The other end reads some or all
@@ -74,7 +75,7 @@ active proctype sender()
 
 	do
 	:: published < RECORDS ->
-		/* who has no mapping yet makes a system call */
+		/* a sender that has no mapping yet makes a system call */
 		if
 		:: mapped = 0
 		:: mapped_done -> mapped = 1
@@ -93,7 +94,7 @@ active proctype sender()
 #endif
 		b_news++;
 		published++;
-		/* K alone: free when all is visible, whenever that is */
+		/* K alone: the word is free when all is visible, at any time */
 		b_free = 1;
 #ifndef NO_M
 		!b_free;		/* M */
@@ -181,6 +182,6 @@ active proctype judge()
 {
 	sender_done && shut_done && reader_done && mapped_done;
 	assert(published == got || reset || told);
-	/* what is sent after all this is known to be for nobody */
+	/* what is sent after all this is known to have no reader */
 	assert(closed && page && tx_ask)
 }

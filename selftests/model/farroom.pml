@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Waiting for room between hosts, see kmod/rdma.c. A writer that finds its ring
- * full sends ROOM_ARM, with its tail, unless one is out already. The reader's
- * kernel notes both in its copy of the writer's control page, where a reader
- * that is a process looks after each record, and rings if half is free. ROOM
- * answers, with the head, once for each, and only if there is room.
+ * Waiting for room between hosts, see kmod/far/ring.c. A writer that finds its
+ * ring full sends ROOM_ARM, with its tail, unless one is out already. The
+ * reader's kernel notes both in its copy of the writer's control page, where a
+ * reader that is a process looks after each record, and rings if half is free.
+ * ROOM answers, with the head, once for each, and only if there is room.
  *
  * It stands for these letters, on the copy of tx_wait:
  *
@@ -112,7 +112,7 @@ end:
 #define UNLOCK	lock = 0
 #endif
 
-/* l5_rdma_room(), the lock held */
+/* l5_far_room(), the lock held */
 inline answer()
 {
 	h = head;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Sleeping and waking between hosts, see kmod/rdma.c. A receiver that is about
- * to sleep has its kernel tell the peer's, by ARM(pos), where it saw the chain
- * of records end, unless an ARM is out already. The peer's kernel answers by
- * one WAKE: at once if it has sent more than that, else with the record that it
- * sends next. Each direction of the queue pair delivers in order, at any time.
- * Records land by themselves, a WAKE then waits for its handler.
+ * Sleeping and waking between hosts, see kmod/far/ring.c. A receiver that is
+ * about to sleep has its kernel tell the peer's, by ARM(pos), where it saw the
+ * chain of records end, unless an ARM is out already. The peer's kernel answers
+ * by one WAKE: at once if it has sent more than that, else with the record that
+ * it sends next. Each direction of the queue pair delivers in order, at any
+ * time. Records land by themselves, a WAKE then waits for its handler.
  *
- * Who sleeps, one of:
+ * The sleeper, one of:
  *   RECV    a blocking receive
  *   POLL    poll(2), select(2)
  *   ET      epoll, edge-triggered; what it reports is read without a system
@@ -29,7 +29,7 @@
  *              chain end
  *   NO_OUT     a process may say, in its control page, that an ARM is out
  */
-/* WAKEs: each for news. Of two one may have looked long before it arms. */
+/* WAKEs: each for news. Of two sleepers one may look long before it arms. */
 #ifdef SHARED
 #define ROUNDS	2
 #define SLEEPERS 2

@@ -5,14 +5,14 @@
  * killed, and the kernel in a system call, which is not. It stands for these
  * letters:
  *
- *   J  who takes the word sees what its last holder stored
+ *   J  a process that takes the word sees what its last holder stored
  *   K  the word is free only after all that its holder stored is visible
  *
  * and for the rules: the kernel puts L5_LOCK_DIED in the place of a dead
- * holder; who finds that mends; who dies wakes all that sleep for the word,
- * whether it held it or not, for it may have been on its way to wake them;
- * who goes to sleep is in the queue before L5_LOCK_WAITERS is set, which is
- * done only while somebody holds the word.
+ * holder; the holder that finds that mends; a process that dies wakes all that
+ * sleep for the word, whether it held it or not, for it may have been on its
+ * way to wake them; a sleeper is in the queue before L5_LOCK_WAITERS is set,
+ * which is done only while a process holds the word.
  *
  * The section guarded is l5_prod_publish(), or with -DTAKE l5_cons_take() of
  * records of two bytes, one at a time. The next holder has to find exactly what
@@ -25,7 +25,7 @@
  *   NO_J NO_K   a barrier
  *   NO_MEND     the next holder does not look for what was left half done
  *   NO_DIED     the kernel does not mark the word
- *   NO_WAKE     who dies wakes the sleepers only if it held the word
+ *   NO_WAKE     a process that dies wakes the sleepers only if it held the word
  *   NO_QUEUE    WAITERS is set before the sleeper is in the queue
  *   NO_HELD     WAITERS is set without a look at whether the word is held
  *   NO_EACH     only one sleeper is woken, though the word forgets the others
@@ -33,7 +33,7 @@
  */
 #define PROCS	3
 #define KERNEL	2	/* the last of them, immortal */
-/* records, or bytes, each wants to move; one has enough with one */
+/* records, or bytes, that each wants to move; one moves a single one */
 #define TURNS(i)	(i == 1 -> 1 : 2)
 #define MOST	5
 #define NONE	255

@@ -8,7 +8,10 @@
  * wait for their handler.
  *
  * A message or a record is a byte with a number. Each must arrive once and in
- * order, end of file means that all have, and only a break is an error.
+ * order, end of file means that all have arrived, and only a break is an error.
+ *
+ * The phases of an end are those of kmod/far/phase.h, and so are the steps: any
+ * other is an error. What stands beside them comes in any order.
  *
  * Each end: threads that send; one that shuts down at any time, and closes when
  * its reader is done; a reader, which stops at the end of file, or earlier when
@@ -26,13 +29,13 @@
  *   NO_HEAR    a reader that TCP has woken for its error then asks TCP for it,
  *              which says it once: a sender may have been faster
  *   NO_RINGS   CUT is answered before the socket has its rings
- *   NO_DOWN    a direction is cut although it was shut down
+ *   NO_DOWN    a direction is cut although it was shut down, or closed
  *   NO_KNOWN   a direction is cut although RDMA is known to be dead
  *   NO_CQ      the death is handled before the messages that came before it
- *   NO_BYE     who has closed takes the queue pair down without a word
+ *   NO_BYE     an end that has closed takes the queue pair down without a word
  *   NO_ONCE    a closer that waits for CUTACK hears of the death before TCP is
  *              reset, and sends TCP's FIN
- *   NO_RESET   who learns of the death tells nobody
+ *   NO_RESET   the end that learns of the death tells nobody
  * Not needed, the run shows it:
  *   EAGER      records are posted although CUTACK has not come
  */
@@ -54,20 +57,64 @@ chan mem[2] = [2] of { byte };		/* records that have arrived */
 chan ring[2] = [2] of { byte };		/* not yet posted */
 
 bit alive = 1, broken, reset;
-/* what TCP says of the reset at an end, until somebody has asked */
+/* what TCP says of the reset at an end, until a thread has asked */
 bit error[2];
+
+/* enum l5_far_link, from when both ends are up */
+#define LINK_UP		0
+#define LINK_DEAD	1
+#define LINK_OVER	2
+/* enum l5_far_out */
+#define OUT_TCP		0
+#define OUT_UNUSED	1
+#define OUT_CUT		2
+#define OUT_RINGS	3
+#define OUT_FIN		4
+#define OUT_CLOSED	5
+/* enum l5_far_in */
+#define IN_TCP		0
+#define IN_UNUSED	1
+#define IN_CUT		2
+#define IN_FIN		3
+#define IN_CLOSED	4
+
+byte ph_link[2], ph_out[2], ph_goal[2], ph_in[2];
 
 /* Of each end, as sender: */
 byte sent[2], inside[2], senders[2];
-bit ready_got[2], moving[2], cut[2], acked[2], down[2], fin[2];
-bit said[2], closed[2], bye[2];
+bit ready_got[2], moving[2], fin[2];
 /* as receiver of the other's bytes: */
 byte got[2], seq[2];
-bit cut_got[2], end_got[2], bye_got[2], read_done[2];
-/* and of the death */
-bit knows[2];
+bit read_done[2];
 
 #define YOU	(1 - me)
+
+#define OUT_IS_CUT	(ph_out[me] >= OUT_CUT)
+#define OUT_ACKED	(ph_out[me] >= OUT_RINGS)
+#define IN_IS_CUT	(ph_in[me] >= IN_CUT)
+#define IN_IS_FIN	(ph_in[me] >= IN_FIN)
+#define IN_IS_CLOSED	(ph_in[me] == IN_CLOSED || ph_in[me] == IN_UNUSED)
+#define DOWN(e)		(ph_goal[e] >= OUT_FIN)
+
+inline link_to(s)
+{
+	assert(s == ph_link[me] + 1);
+	ph_link[me] = s
+}
+
+inline out_to(s)
+{
+	assert((ph_out[me] == OUT_TCP && (s == OUT_CUT || s == OUT_UNUSED)) ||
+	       (ph_out[me] >= OUT_CUT && s == ph_out[me] + 1));
+	ph_out[me] = s
+}
+
+inline in_to(s)
+{
+	assert((ph_in[me] == IN_TCP && (s == IN_CUT || s == IN_UNUSED)) ||
+	       (ph_in[me] >= IN_CUT && s == ph_in[me] + 1));
+	ph_in[me] = s
+}
 
 inline post(m, v)
 {
@@ -81,18 +128,18 @@ inline post(m, v)
 inline try_cut()
 {
 	if
-	:: (moving[me] && !cut[me] && !bye_got[me]
+	:: (moving[me] && !OUT_IS_CUT && !IN_IS_CLOSED
 #ifndef NO_FLIGHT
 	   && !inside[me]
 #endif
 #ifndef NO_DOWN
-	   && !down[me]
+	   && !DOWN(me) && ph_out[me] != OUT_UNUSED
 #endif
 #ifndef NO_KNOWN
-	   && !knows[me]
+	   && ph_link[me] == LINK_UP
 #endif
 	   ) ->
-		cut[me] = 1;
+		out_to(OUT_CUT);
 		post(CUT, sent[me])
 	:: else
 	fi
@@ -118,11 +165,11 @@ proctype sender(byte me)
 {
 	atomic {
 		if
-		:: down[me] || reset || bye_got[me] -> goto out
+		:: DOWN(me) || reset || IN_IS_CLOSED -> goto out
 		:: else
 		fi;
 		if
-		:: cut[me] -> ring[me]!sent[me]; sent[me]++; goto out
+		:: OUT_IS_CUT -> ring[me]!sent[me]; sent[me]++; goto out
 		:: else -> inside[me]++
 		fi
 	};
@@ -143,12 +190,13 @@ proctype closer(byte me)
 {
 	/* shutdown() at any time, or all at once by close() */
 	if
-	:: down[me] = 1
-	:: atomic { read_done[me] -> down[me] = 1 }
+	:: ph_goal[me] = OUT_FIN
+	:: atomic { read_done[me] -> ph_goal[me] = OUT_FIN }
 	fi;
 	atomic {
 #ifndef NO_FIN
-		(!cut[me] || acked[me] || knows[me] || bye_got[me] || reset);
+		(!OUT_IS_CUT || OUT_ACKED || ph_link[me] == LINK_OVER ||
+		 IN_IS_CLOSED || reset);
 #endif
 		if
 		:: !reset -> fin[me] = 1; tcp[me]!FIN
@@ -157,12 +205,12 @@ proctype closer(byte me)
 	};
 	atomic {
 		read_done[me];
-		closed[me] = 1
+		ph_goal[me] = OUT_CLOSED
 	}
 }
 
-/* it has the rings, and knows where they begin */
-#define CUT_GOT		(moving[me] && cut_got[me])
+/* the socket has the rings, and knows where they begin */
+#define CUT_GOT		(moving[me] && IN_IS_CUT)
 
 #ifdef NO_DRAIN
 #define IN_RING	true
@@ -170,10 +218,10 @@ proctype closer(byte me)
 #define IN_RING	(got[me] >= seq[me])
 #endif
 #ifdef NO_END
-#define END_GOT	(end_got[me] || tcp[YOU]?[FIN])
+#define END_GOT	(IN_IS_FIN || tcp[YOU]?[FIN])
 #else
 /* what TCP has before its FIN is read by then */
-#define END_GOT	(end_got[me] && tcp[YOU]?[FIN])
+#define END_GOT	(IN_IS_FIN && tcp[YOU]?[FIN])
 #endif
 
 proctype reader(byte me)
@@ -190,7 +238,7 @@ proctype reader(byte me)
 			:: else -> goto eof
 			fi
 		}
-	:: atomic { reset && knows[me] -> assert(broken);
+	:: atomic { reset && ph_link[me] == LINK_OVER -> assert(broken);
 #else
 	:: atomic { reset -> assert(broken);
 #endif
@@ -266,12 +314,12 @@ next:		skip
 	od;
 eof:
 	atomic {
-		assert(got[me] == sent[YOU] && down[YOU]);
+		assert(got[me] == sent[YOU] && DOWN(YOU));
 out:		read_done[me] = 1
 	}
 }
 
-/* A sender that is refused, or who asks for SO_ERROR. */
+/* A sender that is refused, or a thread that asks for SO_ERROR. */
 proctype taker(byte me)
 {
 end:
@@ -291,14 +339,14 @@ proctype handler(byte me)
 		try_cut();
 #ifndef NO_RINGS
 		if
-		:: cut_got[me] -> post(CUTACK, 0)
+		:: IN_IS_CUT -> post(CUTACK, 0)
 		:: else
 		fi
 #endif
 		}
 	:: atomic { wire[YOU]?CUT,v ->
 		seq[me] = v; v = 0;
-		cut_got[me] = 1;
+		in_to(IN_CUT);
 		if
 #ifndef NO_RINGS
 		:: !moving[me]
@@ -307,41 +355,53 @@ proctype handler(byte me)
 		:: post(CUTACK, 0)
 #endif
 		fi }
-	:: atomic { wire[YOU]?CUTACK,_ -> acked[me] = 1 }
+	:: atomic { wire[YOU]?CUTACK,_ -> out_to(OUT_RINGS) }
 	:: atomic { wire[YOU]?RECORD,v -> mem[YOU]!v; v = 0 }
-	:: atomic { wire[YOU]?END,_ -> end_got[me] = 1 }
-	:: atomic { wire[YOU]?BYE,_ -> bye_got[me] = 1 }
+	:: atomic { wire[YOU]?END,_ -> in_to(IN_FIN) }
+	:: atomic { wire[YOU]?BYE,_ ->
+		if
+		:: IN_IS_CUT -> in_to(IN_CLOSED)
+		:: else -> in_to(IN_UNUSED)
+		fi }
 
-	:: atomic { (cut[me] && nempty(ring[me]) && alive
+	:: atomic { (OUT_IS_CUT && nempty(ring[me]) && alive
 #ifndef EAGER
-		&& acked[me]
+		&& OUT_ACKED
 #endif
 		) -> ring[me]?v; post(RECORD, v); v = 0 }
-	:: atomic { (down[me] && cut[me] && acked[me] && alive &&
-		empty(ring[me]) && !said[me]) -> said[me] = 1; post(END, 0) }
+	:: atomic { (DOWN(me) && ph_out[me] == OUT_RINGS && alive &&
+		empty(ring[me])) -> out_to(OUT_FIN); post(END, 0) }
 
-	:: atomic { (closed[me] && alive && !bye[me] &&
-		(said[me] || !cut[me] || bye_got[me])) ->
-		bye[me] = 1;
+	:: atomic { (ph_goal[me] == OUT_CLOSED && alive &&
+		(ph_out[me] == OUT_FIN || ph_out[me] == OUT_TCP)) ->
+		if
+		:: ph_out[me] == OUT_FIN -> out_to(OUT_CLOSED)
+		:: else -> out_to(OUT_UNUSED)
+		fi;
 #ifndef NO_BYE
 		post(BYE, 0)
 #endif
 		}
 	/* what this end posted has been acknowledged, so it has arrived */
-	:: atomic { bye[me] && alive -> alive = 0; lose(YOU); goto out }
+	:: atomic { (alive && (ph_out[me] == OUT_CLOSED ||
+		ph_out[me] == OUT_UNUSED)) -> alive = 0; lose(YOU); goto out }
+	/* a peer that has closed acknowledges nothing, perhaps */
+	:: atomic { (alive && ph_goal[me] == OUT_CLOSED && IN_IS_CLOSED) ->
+		alive = 0; lose(YOU); lose(me); goto out }
 
-	:: atomic { (!alive
+	:: atomic { !alive && ph_link[me] == LINK_UP -> link_to(LINK_DEAD) }
+	:: atomic { (ph_link[me] == LINK_DEAD
 #ifndef NO_CQ
 		&& empty(wire[YOU]) && (moving[me] || !ready_got[me])
 #endif
-		) -> knows[me] = 1;
+		) -> link_to(LINK_OVER);
 #ifdef NO_ONCE
 	}; atomic {
 #endif
 #ifndef NO_RESET
 		if
-		:: (cut[me] && !bye_got[me]) ||
-		   (cut_got[me] && !end_got[me] && !closed[me]) ->
+		:: (OUT_IS_CUT && !IN_IS_CLOSED) ||
+		   (IN_IS_CUT && !IN_IS_FIN && ph_goal[me] != OUT_CLOSED) ->
 			reset = 1;
 			error[0] = 1;
 			error[1] = 1

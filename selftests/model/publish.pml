@@ -15,9 +15,9 @@
  * knows of no room, and the consumer may keep back heads as long as there is
  * more to read, but not while it waits.
  *
- * -DNO_A .. -DNO_D take one out, -DNO_ZERO the zeroing of the next header,
- * -DNO_ROOM the room for it, -DNO_HEAD lets the consumer wait without having
- * said how far it is: each then has to fail.
+ * -DNO_A .. -DNO_D take a barrier out, -DNO_ZERO the zeroing of the next
+ * header, -DNO_ROOM the room for it, -DNO_HEAD lets the consumer wait without
+ * having said how far it is: each then has to fail.
  */
 #if defined(NO_ROOM) || defined(EVEN)
 #define WORDS	6	/* where records can fill the ring to the last word */
@@ -31,7 +31,7 @@
 byte word[WORDS];
 byte head;		/* words consumed, as visible */
 
-/* Stores of the producer that nobody else sees yet. */
+/* Stores of the producer that the consumer does not see yet. */
 byte sb_payload, sb_payload_at = NONE;
 byte sb_zero_at = NONE;
 byte sb_header_at = NONE;
@@ -146,7 +146,7 @@ active proctype consumer()
 		fi
 	od
 	/*
-	 * Every record came, once, in order: who looks in vain waits for a
-	 * change, so a record that is lost shows as an invalid end state.
+	 * Every record came, once, in order: a reader that looks in vain waits
+	 * for a change, so a record that is lost shows as an invalid end state.
 	 */
 }

@@ -16,7 +16,7 @@
 #ifdef GENMC
 void __VERIFIER_assume(int);
 
-/* What waits in vain for ever is no error, but the end of that execution. */
+/* A wait in vain for ever is no error, but the end of that execution. */
 #define AWAIT(cond)	__VERIFIER_assume(!!(cond))
 #define TURNS		1
 #else
@@ -36,7 +36,7 @@ void __VERIFIER_assume(int);
 #endif
 #include "l5_ring.h"
 
-/* Each is at some time a header, payload, and the end of the chain. */
+/* Each word is at some time a header, payload, and the end of the chain. */
 enum { WORDS = 5, PAYLOAD = sizeof(__u64) };
 
 static __u64 word[WORDS];

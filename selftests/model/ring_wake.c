@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A reader that sleeps when there is nothing, and a writer that wakes it:
- * nobody sleeps beside a record. E, F, G; with -DUNLOCK the unlock of tx_lock
- * stands for F, as it does for a writer that has the ring mapped.
+ * no reader sleeps beside a record. E, F, G; with -DUNLOCK the unlock of
+ * tx_lock stands for F, as it does for a writer that has the ring mapped.
  *
- * A reader goes to sleep for ever here: if it was right to, a wake is there in
- * the end that it had not had. What it does then is another execution, in which
- * that wake was there earlier.
+ * A reader goes to sleep for ever here: if that was right, a wake is there in
+ * the end that the reader had not seen. What the reader does then is another
+ * execution, in which that wake was there earlier.
  */
 #include "rc11.h"
 

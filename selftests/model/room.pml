@@ -17,7 +17,7 @@
 byte news, tail, head;
 bit word;
 
-/* Buffers: of who holds the lock; of each writer; of the reader. */
+/* Buffers: of the holder of the lock; of each writer; of the reader. */
 bit b_news, b_tail, b_arm[2], b_clear;
 byte b_head;
 

@@ -8,13 +8,13 @@
  *      producer has it from l5_unlock()
  *   G  full barrier between the kernel's clear and its wake
  *
- * and for the rules: ->poll always arms for who asks for data; only the kernel
- * clears, and every clear is followed by a wake of all who sleep.
+ * and for the rules: ->poll always arms for a sleeper that asks for data; only
+ * the kernel clears, and every clear is followed by a wake of all that sleep.
  *
  * A processor's stores wait in its buffer and become visible in any order; a
  * full barrier waits until they have.
  *
- * Who sleeps, one of:
+ * The sleeper, one of:
  *   RECV    a blocking receive (l5_sleep())
  *   POLL    poll(2), select(2)
  *   LT, ET  epoll, level- or edge-triggered; what it reports is then read
@@ -22,11 +22,11 @@
  *   MAPPED  arms its own word in user space, looks, and sleeps in epoll (ET)
  *   SIGIO   arms its own word, looks, and sleeps until it is told anything
  *   SHARED  two sleepers of one end: RECV and ET
- *   OTHER   ET, and beside it one who asks for something else; what wakes one
- *           wakes both, but ->poll does not arm for him
+ *   OTHER   ET, and beside it one that asks for something else; what wakes one
+ *           wakes both, but ->poll does not arm for the second
  *   ROOM    ET waiting for room: ->poll arms only when there is none, and the
  *           program's last attempt is a system call, which arms
- * Who wakes decides for each record whether it is the kernel, or a mapped
+ * The waker decides for each record whether it is the kernel, or a mapped
  * producer whose doorbell is a system call that looks again. -DBY_KERNEL and
  * -DBY_USER leave one of them, -DWAKERS=2 has two take turns.
  *
@@ -37,7 +37,7 @@
  *   NO_KEEP          user space clears its word when it wakes; LT survives
  *                    that (DISARM)
  *   NO_POLL_ARM      ->poll trusts user space to have armed
- *   NO_CALL          who fills the ring makes no system call at its end
+ *   NO_CALL          a writer that fills the ring makes no system call then
  *   NO_ALL           a wake reaches only one of two
  */
 #ifdef WAKERS
@@ -82,8 +82,8 @@ byte s_word[SLEEPERS] = NONE;
 bit w_news[WAKERS], w_clear[WAKERS];
 
 /*
- * The wait queue: who is in it; who was woken since, which for epoll is to be
- * on its ready list.
+ * The wait queue: the sleepers that are in it, and those that were woken since,
+ * which for epoll is to be on its ready list.
  */
 bit queued[SLEEPERS], woken[SLEEPERS];
 

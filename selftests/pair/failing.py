@@ -3,15 +3,15 @@
 import json
 import time
 
-from machine import HERE, SLOW, Failed, Running, collector
+from machine import (HERE, MOVED, SETTLED, SLOW, Failed, Running,
+                     collector)
 
 CASES = []
 case = collector(CASES)
 
-MOVED = 'moved=15000'
-SETTLED = 'settled=15000'
-# RDMA gives up after some seconds, where a case wants no more; TCP alone
-# would try for a quarter of an hour. This is the bound that counts as "in bounded time".
+# RDMA gives up after some seconds, unless a case wants more; TCP alone would
+# try for a quarter of an hour. This is the bound that counts as "in bounded
+# time".
 SOON = 45 * SLOW
 ENDS = ('eof', 'shut', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH',
         'ENETDOWN', 'ECONNABORTED', 'ENETUNREACH', 'EIO',
@@ -54,7 +54,7 @@ def over(t, text, *processes):
     if len(ends) == 2:
         s, c = ends
         for x, y in ((s, c), (c, s)):
-            # Who says end of file says that it is all.
+            # An end that says end of file says that it is all.
             if x.get('rx_end') == 'eof':
                 t.check(y.get('tx_end') == 'shut' and x['rx'] == y['tx'],
                         f'{text}: all there is has come', ends,
@@ -86,7 +86,7 @@ def killed(t):
                     ('EPIPE', 'ECONNRESET') and
                     got.get('rx_end') in ('eof', 'ECONNRESET'),
                     f'{way}, on {m.name}', repr(other))
-    # Who waits for the dead one, in a call and in epoll_wait().
+    # Waiting for the dead one, in a call and in epoll_wait().
     for way in ('block', 'et', 'peek', 'waitall', 'splice', 'lib'):
         s, port = t.listen(t.a, ['accept', MOVED, 'say=moved', 'drain'],
                            before=[f'way={way}'])
@@ -184,7 +184,7 @@ def silent(t):
     for p, _ in waiting:
         p.line('moved')
     s, c = flood(t, t.b)
-    # From b, which cannot be told anything until the link is back.
+    # From b, which hears nothing until the link is back.
     Running(t.b, ['bash', '-c', f'sleep .5; ip link set eth0 down; '
                   f'sleep {30 * SLOW}; ip link set eth0 up'])
     start = time.monotonic()
@@ -216,7 +216,7 @@ def device(t):
     add = 'rdma link add rxe0 type rxe netdev eth0'
     for m in (t.a, t.b):
         o = t.other(m)
-        # This one listens through all of it, for all addresses, that one for
+        # This server listens through all of it, at all addresses, that one at
         # the device's.
         s1, port1 = t.listen(m, ['20[', 'accept', 'pong=1,10', 'eof',
                                  'close', ']'])
@@ -239,7 +239,8 @@ def device(t):
             p.finish(timeout=SOON)
             t.check(p.code == 0, f'{m.name}: an idle one, {p.machine.name}',
                     repr(p))
-        # The other machine has one, this one not: it refuses or is silent.
+        # The other machine has a device, this one not: it refuses or is
+        # silent.
         for x in (t.a, t.b):
             x.sysctl('rdma_ms', 1500)
             x.sysctl('rdma_memo_s', 60)
@@ -309,8 +310,9 @@ def lose(t, text, m, s, act):
 @case(300)
 def lost(t):
     """
-    Bytes on their way by RDMA, and TCP ends: whoever took TCP's error first,
-    each reader is told that they are lost, and none that this is the end.
+    Bytes on their way by RDMA, and TCP ends: whichever call took TCP's error
+    first, each reader is told that they are lost, and none that this is the
+    end.
     """
     takes = (('a reader', 'block', ['lost=3'], []),
              ('a reader behind a FIN', 'block', ['lost=3'], ['shut']),
@@ -335,7 +337,7 @@ def lost(t):
                 c.tell()
                 c.line('put')
                 s.tell()
-                # it is to wait by now; later is as good
+                # the call is to wait by now; later is as good
                 time.sleep(0.5 * SLOW)
                 c.tell()
                 c.finish()
@@ -373,7 +375,7 @@ def cuts_late(t, m, *steps):
 def uncut(t):
     """
     The same where the peer's word of its cut is lost along with the bytes: to
-    who reads there TCP carries all of it.
+    a reader there TCP carries all of it.
     """
     for m in (t.a, t.b):
         s, c, _ = cuts_late(t, m)
@@ -392,7 +394,7 @@ def uncut(t):
 
 @case(200)
 def leaves(t):
-    """A peer that does not answer a cut keeps nobody in a call."""
+    """A peer that does not answer a cut keeps no thread in a call."""
     for how in ('close', 'shut'):
         s, c, port = cuts_late(t, t.a, how, 'say=left', 'hold')
 
@@ -456,7 +458,7 @@ def unload(t):
 
 @case(240)
 def stands(t):
-    """A device that neither does nor fails what it was told."""
+    """A device that neither does nor fails what was posted."""
     # one end is like the other, and this takes long
     for m in (t.a,):
         o = t.other(m)
@@ -516,7 +518,7 @@ def death(t):
         waiting.append((c2, f'a sender, {way}'))
         s, c3 = flood(t, t.b, way=way)
         waiting.append((c3, f'both ways, {way}'))
-    # Nothing more to send, and TCP has said so: still somebody must notice.
+    # Nothing more to send, and TCP has said so: still an end must notice.
     s, port = t.listen(t.b, ['accept', MOVED, 'say=moved', 'get=1000', 'eof',
                              'hold'])
     c4 = t.a.step(*keep, f'connect={t.b.at(port)}', MOVED, 'say=moved',

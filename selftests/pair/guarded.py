@@ -6,8 +6,8 @@ seen: both ends leave it there, and the wire shows it.
 import re
 from contextlib import contextmanager
 
-from machine import HERE, Failed, Running, collector
-from moving import MOVED, SETTLED, drop, passes
+from machine import HERE, MOVED, SETTLED, Failed, Running, collector
+from moving import drop, passes
 
 CASES = []
 case = collector(CASES)
@@ -32,7 +32,7 @@ def sniffed(t, port):
 
 
 def only(t, name, counts, *kinds):
-    """Of all that could carry bytes these have crossed, and nothing else."""
+    """Of packets that could carry bytes these have crossed, and no others."""
     seen = {k for k in ('tcp', 'md5', 'ao', 'esp', 'macsec', 'rdma')
             if counts.get(k)}
     t.check(seen == set(kinds), f'{name}: the wire', counts)
@@ -80,7 +80,7 @@ def signed(t):
         t.check(counts.get('rdma') and not counts.get('md5'),
                 f'{name}: the wire', counts)
 
-        # Asked, but not answered yet: nobody has accepted.
+        # Asked, but not answered yet: the server has not accepted.
         port = t.port()
         with sniffed(t, port) as counts:
             s, _ = t.listen(t.a, ['hold', 'accept', now[t.a], *TALK],
@@ -119,7 +119,7 @@ NO_IPSEC = 'ip xfrm policy flush; ip xfrm state flush'
 
 
 def policy(m, o, way, port):
-    """What leaves, or arrives, of a connection to a port is to be ESP."""
+    """Packets of a connection to a port are to leave, or arrive, as ESP."""
     src, dst = (m, o) if way == 'out' else (o, m)
     for end in ('sport', 'dport'):
         m.sh(f'ip xfrm policy add src {src.address} dst {dst.address} '
@@ -129,7 +129,7 @@ def policy(m, o, way, port):
 
 @case(200)
 def ipsec(t):
-    """What IPsec protects does not leave the host by RDMA."""
+    """A connection that IPsec protects does not leave the host by RDMA."""
     def talk(name, port, moved, reasons=(), wire=()):
         with sniffed(t, port) as counts:
             s, c = t.talk(t.a, ['accept', *[MOVED] * moved, *TALK],
@@ -171,7 +171,7 @@ def ipsec(t):
 def late_ipsec(t):
     """A policy that came between the handshake and accept() counts."""
     t.b.sysctl('rdma_ms', 3000)
-    # With keys; without, where nobody makes some; and where somebody might.
+    # With keys; without, where no program makes any; and where one might.
     for name, keys, monitor in (('keys', True, False), ('none', False, False),
                                 ('to come', False, True)):
         port = t.port()
@@ -180,7 +180,7 @@ def late_ipsec(t):
                 m.sh(IPSEC)
             s, _ = t.listen(t.a, ['hold', 'accept', 'say=accepted', *TALK],
                             port=port)
-            # one that has sent its FIN by then, and one that has not
+            # a client that has sent its FIN by then, and one that has not
             c = t.b.step(f'connect={t.a.at(port)}', 'say=there',
                          *['hold'] * (not monitor), *TALK)
             c.line('there')
@@ -277,7 +277,7 @@ def macsec_up(m, o):
 
 @case(120)
 def macsec(t):
-    """What the device below would encrypt does not go round it."""
+    """A connection that the device below would encrypt does not go round it."""
     try:
         for m in (t.a, t.b):
             macsec_up(m, t.other(m))
@@ -356,7 +356,7 @@ def denied(t):
                 only(t, name, counts, 'tcp')
                 rule(m, 'allow ' + line)
                 t.check(not rules(m), f'{line} is taken back', rules(m))
-        # What is not meant, and what is not between hosts.
+        # Sockets that the rule does not name, and connections of one host.
         other = ['rdma dev eth7', 'rdma net 10.6.0.0/16', 'rdma net ::/0',
                  'rdma uid 7-7', 'rdma net 10.5.0.9/32']
         for m in (t.a, t.b):

@@ -17,7 +17,7 @@ case = collector(CASES)
 SETTLED = 'settled=40000'
 MOVED = 'moved=40000'
 
-# Attribute IDs of the messages of a connection manager; and who hears them.
+# Attribute IDs of the messages of a connection manager, and their receivers.
 KINDS = {'REQ': (0x10, 'a'), 'MRA': (0x11, 'b'), 'REJ': (0x12, 'b'),
          'REP': (0x13, 'b'), 'RTU': (0x14, 'a'), 'DREQ': (0x15, 'ab'),
          'DREP': (0x16, 'ab')}
@@ -27,7 +27,7 @@ TIMES = int(os.environ.get('L5_TIMES', '1'))
 
 
 class Loss:
-    """What comes to some machines meets rules, for as long as this lasts."""
+    """Packets to some machines meet rules, for as long as this lasts."""
 
     def __init__(self, machines, *rules):
         self.machines, self.rules = machines, rules
@@ -126,7 +126,7 @@ def packets(t):
         name = f'{kind} lost'
         hears = [m for m in (t.a, t.b) if m.name in KINDS[kind][1]]
         with Loss(hears, first(kind, LOST)) as loss:
-            # an MRA is for who repeats what is not answered yet
+            # an MRA is for a sender that repeats what is not answered yet
             hand_overs(t, name, LOST, loss.dropped if kind == 'MRA' else None)
             t.check(loss.dropped(), f'{name}: it was', loss.dropped())
     for name, what in TIMES * (('all doubled', 'duplicate 100%'),
@@ -228,13 +228,13 @@ def backs_off(t):
     moves(t, 'and others')
 
 
-# All between the two but what the tests have to say to each other.
+# All packets between the two but those of the tests' own dialogue.
 ALL = (ROCE, 'tcp dport 7000-9999', 'tcp sport 7000-9999')
 
 
 @case(150)
 def outage(t):
-    """What TCP survives RDMA does; how long is said by net.l5.rdma_timeout_ms."""
+    """RDMA survives what TCP does, as long as net.l5.rdma_timeout_ms says."""
     for m in (t.a, t.b):
         m.sysctl('rdma_timeout_ms', 30000)
     s, c = flood(t, t.b, way='lib')

@@ -38,6 +38,13 @@ class Lost(Exception):
     """The other machine does not answer any more."""
 
 
+# A move takes a fraction of a second; this only ends what never comes.
+MOVED = 'moved=15000'
+SETTLED = 'settled=15000'
+# Long enough for a question to be answered, where the answer must be no.
+STAYS = 'stays=1500'
+
+
 def collector(cases):
     """The decorator for a list of cases."""
     def case(seconds, last=False, keep=False):
@@ -126,7 +133,7 @@ class Local:
         return []
 
     def finish(self, number, timeout):
-        """Its status, None if it does not end, and its output."""
+        """The status, None if it does not end, and the output."""
         p = self.processes[number]
         stacks = []
         try:
@@ -216,7 +223,7 @@ class Remote:
                     [self.number, name, args, kw]).encode() + b'\n')
                 while True:
                     number, good, value = json.loads(self.file.readline())
-                    # An answer that nobody waits for any more?
+                    # An answer that no thread waits for any more?
                     if number == self.number:
                         break
             except (OSError, ValueError) as e:

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Who moves to RDMA and who does not, and that no byte is lost on the way."""
+"""What moves to RDMA and what does not; no byte is lost on the way."""
 import json
 import time
 
-from machine import HERE, REPO, SLOW, Failed, Running, collector
+from machine import (MOVED, REPO, SETTLED, SLOW, STAYS, Failed, Running,
+                     collector)
+import strangers
 
 CASES = []
 case = collector(CASES)
-
-# A move takes a fraction of a second; this only ends what never comes.
-MOVED = 'moved=15000'
-SETTLED = 'settled=15000'
-# Long enough for a question to be answered, where the answer must be no.
-STAYS = 'stays=1500'
 
 
 @case(120)
@@ -70,7 +66,7 @@ def waits(t):
     t.exact('moved', s, c)
     t.check(c.info('at').get('transport') == 'rdma',
             'moved when connect() returns', c.info('at'))
-    # The listener does not even know yet that there is somebody.
+    # The listener does not even know yet that there is a client.
     s, c = t.talk(t.a, ['sleep=1500', 'accept', 'get=100', 'put=100',
                         MOVED, 'info', 'eof'],
                   ['put=100', 'get=100', MOVED, 'info', 'shut', 'eof'],
@@ -170,7 +166,7 @@ def ways(t):
 
 @case(240)
 def sleepers(t):
-    """Who sleeps in a call when the move comes is woken by what comes after."""
+    """A sleeper in a call when the move comes is woken by what comes after."""
     for i, way in enumerate(('block', 'poll', 'lt', 'et', 'timeo', 'iov',
                              'peek', 'waitall', 'splice', 'lib')):
         server = (t.a, t.b)[i % 2]
@@ -194,7 +190,7 @@ def sleepers(t):
 
 @case(180)
 def first(t):
-    """Who speaks first, and what was said long before accept()."""
+    """Either end speaks first, and what was said long before accept()."""
     for m in (t.a, t.b):
         s, c = t.talk(m, ['accept', 'put=100k', 'get=100k', MOVED, 'put=10',
                           'get=10', 'info', 'eof'],
@@ -263,7 +259,7 @@ def short(t):
                     'close']
     s, c = t.talk(t.a, s_steps, c_steps, connect='say')
     t.fine('the server sends and closes around the move', s, c)
-    # The same, to somebody who is busy sending and reads later.
+    # The same, to a client that is busy sending and reads later.
     s_steps, c_steps = [], []
     for n in sleeps[::2]:
         s_steps += ['accept', 'get=3000', f'sleep={n}', 'put=200k', 'shut',
@@ -295,7 +291,7 @@ def short(t):
                   ['8{', '12[', f'connect={t.b.at(t.ports + 1)}', 'ping=1,100',
                    'shut', 'eof', 'close', ']', '}'], connect='say')
     t.fine('8 at a time', s, c)
-    # None of these says anything of the destination.
+    # No connection of these says anything of the destination.
     for m, n in zip((t.a, t.b), refused):
         t.check(m.stat()['rdma_refused'] == n, f'{m.name}: nobody is refused',
                 m.stat())
@@ -465,9 +461,10 @@ def notify(t):
                     m.sysctl('rdma_poll', poll)
                     m.sysctl('rdma_chain', chain)
                     m.sysctl('rdma_notify', n)
-                    # which includes what no device is known to be safe for
+                    # all ways, also those that no device is known to be safe
+                    # for
                     m.sysctl('rdma_safe', 15)
-                # who is sent records of one WRITE cannot map them
+                # a receiver of records of one WRITE cannot map them
                 run(f'notify {n}, chain {chain}, poll {poll}',
                     not chain and n != 1)
     for m in (t.a, t.b):
@@ -493,7 +490,7 @@ def order(t):
             m.sysctl('rdma_notify', wish)
             m.sysctl('rdma_safe', 0)
             o.sysctl('rdma_safe', safe)
-            # who receives and asked takes bytes by SEND only if it sends them
+            # a receiver that asked takes bytes by SEND only if it sends so
             o.sysctl('rdma_notify', wish if o is t.b else IMM)
             s, c = t.talk(t.a, ['accept', MOVED, 'pong=8,3000', 'both=100k',
                                 'info'],
@@ -510,14 +507,14 @@ def order(t):
     t.check(s.info().get('notify') == IMM, 'no room for a SEND: none', s)
 
 
-# A message of the connection manager's that says the answer has come, RTU; and
-# what belongs to any other queue pair.
+# RTU, the connection manager's message that the answer has come; and the
+# packets of any other queue pair.
 RTU = '@th,104,24 1 @th,352,16 0x14'
 DATA = '@th,104,24 != 1'
 
 
 def drop(m, what):
-    """Nothing of the kind comes to the machine by RDMA, until passes()."""
+    """No packet of the kind comes to the machine by RDMA, until passes()."""
     m.sh('nft add table ip l5_drop && nft add chain ip l5_drop in '
          '"{ type filter hook input priority 0; }" && nft add rule ip l5_drop '
          f'in udp dport 4791 {what} counter drop')
@@ -553,7 +550,8 @@ def early(t):
         c = t.b.step('5{', *steps, '}').finish()
         s.finish()
         t.fine('they end when they are heard', s, c)
-        # what keeps an id of the connection manager's does so for a minute
+        # a connection that keeps an id of the connection manager's does so for
+        # a minute
         try:
             t.wait(lambda: not t.a.resources().get('cm_id'), 'ids', 30 * SLOW)
             good = True
@@ -666,7 +664,7 @@ def many(t):
 
 @case(120)
 def mailbox(t):
-    """A server that learns from its mailbox alone who has said something."""
+    """A server that hears by its mailbox alone which clients have spoken."""
     n = 24
     port = t.port()
     s = t.a.step(f'listen={t.a.at(port)}', f'mailbox={n},100')
@@ -680,7 +678,7 @@ def mailbox(t):
     t.check(got.get('mailbox') == n, 'each has a byte', repr(s))
     t.check(got.get('missed') == 0 and got.get('said', 0) >= 20,
             'it misses nothing', repr(s))
-    # Without RDMA there is none.
+    # Without RDMA there is no mailbox.
     port = t.port()
     s = t.a.step('set=rdma:0', f'listen={t.a.at(port)}', 'mailbox=1').finish()
     t.check('EOPNOTSUPP' in s.text, 'a listener without RDMA has none',
@@ -689,7 +687,7 @@ def mailbox(t):
 
 @case(90)
 def limit(t):
-    """net.l5.rdma_max: what is more stays TCP."""
+    """net.l5.rdma_max: connections beyond it stay TCP."""
     def three(name, want):
         # queue pairs of those before go later than these themselves
         t.wait(lambda: all(m.stat().get('rdma_now') == 0 for m in (t.a, t.b)),
@@ -772,7 +770,7 @@ def namespaces(t):
                      'info').finish()
         s.finish()
         t.exact('server in one', s, c, moved=False)
-        # And the machine itself goes on as ever.
+        # And the machine itself goes on as before.
         s, c = t.talk(t.b, ['accept', 'duplex=100k', 'info'],
                       ['duplex=100k', 'info'])
         t.exact('beside it', s, c)
@@ -781,121 +779,7 @@ def namespaces(t):
         t.a.sh('ip route del 10.6.0.0/24', check=False)
 
 
-@case(150)
-def strangers(t):
-    """Others at the side door: who asks or answers as AF_L5 would not."""
-    stranger = f'{HERE}/build/stranger'
-    question = None
-    for how, reasons in (('ignore', ['silent']), ('reject', ['refused']),
-                         ('accept', ['refused', 'rdma']),
-                         ('garbage', ['refused', 'rdma']),
-                         ('leave', ['refused', 'rdma'])):
-        t.b.sysctl('rdma_ms', 1500 if how == 'ignore' else 20000)
-        port = t.port()
-        r = Running(t.a, [stranger, 'answer', t.a.address, port, how])
-        r.line('ready')
-        s, c = t.talk(t.a, ['accept', 'both=200k', 'info', 'close'],
-                      ['both=200k', SETTLED, 'info', 'close'],
-                      s_before=['plain'], port=port)
-        t.check(c.code == 0 and c.info().get('transport') == 'base',
-                f'answer {how}: stays TCP', repr(c))
-        t.check(c.info().get('reason') in reasons, f'answer {how}: reason',
-                c.info())
-        r.kill()
-        r.finish()
-        for line in r.lines:
-            if line.startswith('RDMA_CM_EVENT_CONNECT_REQUEST '):
-                question = line.split()[1]
-    if not t.check(question and len(question) == 112,
-                   'a question has 56 bytes', question):
-        return
-    # A good one about a connection that is not there, and what is like it.
-    bad = ['-', '00', '00' * 56, 'ff' * 56, question[:-2], question]
-    for i in range(0, 112, 8):
-        flipped = int(question[i:i + 2], 16) ^ 0x81
-        bad.append(question[:i] + f'{flipped:02x}' + question[i + 2:])
-    # whoever asks honestly is to have the time
-    t.b.sysctl('rdma_ms', 20000)
-    s, port = t.listen(t.a, ['accept', 'both=50k', 'info'])
-    broken = t.a.stat()['violations']
-    r = Running(t.b, [stranger, 'ask', t.a.address, port, *bad,
-                      *[question] * 30])
-    c = t.b.step(f'connect={t.a.at(port)}', 'both=50k', 'info').finish()
-    t.fine('a client in between', c)
-    r.finish()
-    t.check(r.code == 0 and len(r.lines) >= len(bad) + 30 and
-            not any('ESTABLISHED' in x for x in r.lines),
-            'none of them is let in', repr(r))
-    t.check(t.a.stat()['violations'] == broken, 'nobody broke anything',
-            t.a.stat())
-    s.finish()
-    s, c = t.talk(t.a, ['accept', MOVED, 'both=50k', 'info', 'close'],
-                  [MOVED, 'both=50k', 'info', 'close'])
-    t.exact('and one afterwards', s, c)
-
-
-def relayed(t, late):
-    """
-    Somebody without rights keeps the question of a client and sends it on, to
-    the service and to a listener of its own. With the service's own door
-    closed, or, @late, open again.
-    """
-    name = 'a relay, ' + ('late' if late else 'the port is taken')
-    t.b.sysctl('rdma_ms', 30000)
-    port = t.port()
-    r = Running(t.a, [f'{HERE}/build/stranger', 'relay', t.a.address, port])
-    r.line('ready')
-    # it has no door, since the port is taken
-    s, _ = t.listen(t.a, ['hold', 'accept', 'say=accepted', 'hold',
-                          'both=20k', 'info', 'close'], port=port)
-    c = t.b.step(f'connect={t.a.at(port)}', 'both=20k', 'info', 'close')
-    r.line('holding')
-    if late:
-        # a device that comes has those doors tried again that failed
-        t.a.sh('ip link add dm0 type dummy; ip link set dm0 up; '
-               'rdma link add rxd type rxe netdev dm0')
-        t.wait(lambda: any(
-            'LISTEN' in line and f'{t.a.address}:{port}' in line for line in
-            t.a.sh('rdma resource show cm_id')['out'].splitlines()),
-            'the door opens')
-    own, own_port = t.listen(t.a, ['hold'])
-    before = t.a.stat()['rdma_forged']
-    s.tell()
-    s.line('accepted')
-    for how in ('own', 'same'):
-        for to in (port, own_port):
-            r.tell(f'{how} {to}\n')
-            r.line(f'asked {how} {to}')
-    # from the client's host nothing but the seal is wrong
-    question = r.line('CONNECT_REQUEST').split()[1][:112]
-    near = Running(t.b, [f'{HERE}/build/stranger', 'ask', t.a.address, port,
-                         question]).finish()
-    r.tell('end\n')
-    s.tell()
-    own.tell()
-    for p in (r, s, c, own):
-        p.finish()
-    t.check(r.code == 0 and r.text.count('asked') == 4 and
-            'ESTABLISHED' not in r.text, f'{name}: nobody lets it in', repr(r))
-    t.check(near.code == 0 and 'ESTABLISHED' not in near.text and
-            near.lines, f'{name}: nor from the client\'s host', repr(near))
-    t.a.sh('rdma link delete rxd; ip link del dm0', check=False)
-    t.exact(f'{name}: bytes', s, c, moved=False)
-    t.check(c.info().get('transport') == s.info().get('transport') == 'base',
-            f'{name}: both stay on TCP', (s, c))
-    if late:
-        t.check(t.a.stat()['rdma_forged'] - before == 5, f'{name}: counted',
-                (t.a.stat(), r, near))
-
-
-@case(200)
-def relays(t):
-    """Who sends a question on, from the port or to it, gets nowhere."""
-    relayed(t, False)
-    relayed(t, True)
-    s, c = t.talk(t.a, ['accept', MOVED, 'both=50k', 'info', 'close'],
-                  [MOVED, 'both=50k', 'info', 'close'])
-    t.exact('and one afterwards', s, c)
+CASES += strangers.CASES
 
 
 @case(120)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Somebody else at the side door: an RDMA program that asks an AF_L5 listener
- * for a connection that it cannot have, or answers an AF_L5 client as nobody
- * of its kind would.
+ * A stranger: an RDMA program that asks an AF_L5 listener for a connection that
+ * it cannot have, or answers an AF_L5 client as no AF_L5 host would.
  *
  *	stranger ask ADDRESS PORT HEX...
  *	stranger answer ADDRESS PORT ignore|reject|accept|garbage|leave
@@ -174,7 +173,7 @@ static void answer(char **argv)
 	}
 }
 
-/* The question of somebody else, kept unanswered. */
+/* The question of another program, kept unanswered. */
 static struct rdma_cm_id *keep(const struct sockaddr_in *at, uint8_t *data,
 			       size_t len)
 {

@@ -2,9 +2,9 @@
 /*
  * An adapter that the CPU shares no memory with: as long as this is loaded, a
  * device of rxe that is made gets its DMA addresses from the PCI device below
- * eth0, and with swiotlb=force these are of bounce buffers. It goes on to take
+ * eth0, and with swiotlb=force these are of bounce buffers. rxe goes on to take
  * them for the kernel's own addresses, so it must not send or receive anything:
- * what it is given is to be looked at before.
+ * the module has to look at the addresses before.
  */
 #include <linux/kprobes.h>
 #include <linux/module.h>

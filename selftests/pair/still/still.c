@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A device that stands still: as long as this is loaded rxe does nothing of
- * what was posted to send, and does not fail it either. The queue pairs of the
- * connection manager, which belong to the whole device, go on.
+ * A device that stands still: as long as this is loaded rxe does not send what
+ * was posted, and does not fail it either. The queue pairs of the connection
+ * manager, which belong to the whole device, go on.
  */
 #include <linux/kprobes.h>
 #include <linux/linkage.h>
@@ -23,7 +23,7 @@ void still_return(void);
 
 asm(STILL_RETURN);
 
-/* Of a task of a queue pair, its first argument: it has nothing to do. */
+/* A queue pair's task, given its first argument: there is nothing to do. */
 static int still_task(struct kprobe *p, struct pt_regs *regs)
 {
 	const struct ib_qp *qp = (void *)regs_get_kernel_argument(regs, 0);
@@ -35,7 +35,7 @@ static int still_task(struct kprobe *p, struct pt_regs *regs)
 	return 1;
 }
 
-/* That of Linux 6.12, or those of 6.1 */
+/* The function of Linux 6.12, or those of 6.1 */
 static struct kprobe still_one = {
 	.symbol_name = "rxe_sender",
 	.pre_handler = still_task,

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Memory that is never there: whoever touches it waits, in a page fault. */
+#ifndef L5_HOLE_H
+#define L5_HOLE_H
+
+#include <stddef.h>
+
+/*
+ * Map @len bytes of it: NULL where userfaultfd(2) cannot be had. The hole is as
+ * long as its descriptor, which goes to *@uffd, is open; @uffd may be NULL.
+ */
+void *hole_map(size_t len, int *uffd);
+
+#endif /* L5_HOLE_H */

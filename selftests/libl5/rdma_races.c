@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What reviews of RDMA found, each as a test named after it.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "kselftest_harness.h"
+#include "l5test.h"
+#include "l5_ring.h"
+#include "libl5.h"
+#include "libl5_ends.h"
+#include "mapping.h"
+#include "rdma_here.h"
+
+enum { ROUNDS = 60 };
+
+FIXTURE(libl5_rdma_races)
+{
+	struct place at;
+	int listener;
+};
+
+FIXTURE_SETUP(libl5_rdma_races)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGPIPE, SIG_IGN);
+	if (!rdma_here())
+		SKIP(return, "no RDMA device can be made here");
+	setenv("L5_TRANSPORT", "rdma", 1);
+	self->listener = place_listen(&self->at, RDMA_HERE);
+	ASSERT_LE(0, self->listener);
+}
+
+FIXTURE_TEARDOWN(libl5_rdma_races)
+{
+	if (self->listener > 0)
+		close(self->listener);
+}
+
+static int client(const struct sockaddr_in *sa)
+{
+	int fd = l5_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC);
+
+	if (fd >= 0 && connect(fd, (const struct sockaddr *)sa, sizeof(*sa))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* A tail one word further was a batch without a record, and a wild write. */
+TEST_F_TIMEOUT(libl5_rdma_races, short_tail, 120)
+{
+	struct l5_ctrl *own;
+	struct pollfd p;
+	int c, s;
+
+	c = client(&self->at.sin);
+	ASSERT_LE(0, c);
+	s = accept(self->listener, NULL, NULL);
+	ASSERT_LE(0, s);
+	ASSERT_TRUE(rdma_moved(c));
+	ASSERT_TRUE(rdma_moved(s));
+	own = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, c,
+		   L5_MMAP_OWN);
+	ASSERT_NE(MAP_FAILED, own);
+	own->tx_tail += 8;
+	ioctl(c, L5_IOC_DOORBELL, L5_BELL_DATA);
+	/* the forger's own connection ends, with an error; no other does */
+	p = (struct pollfd){ .fd = c };
+	ASSERT_EQ(1, poll(&p, 1, RDMA_MOVE_MS));
+	ASSERT_TRUE(p.revents & (POLLERR | POLLHUP));
+	p = (struct pollfd){ .fd = s, .events = POLLIN };
+	ASSERT_EQ(1, poll(&p, 1, RDMA_MOVE_MS));
+	ASSERT_GT(0, recv(s, &p, 1, 0));
+	close(c);
+	close(s);
+}
+
+static void *leave(void *arg)
+{
+	const struct sockaddr sa = { .sa_family = AF_UNSPEC };
+	int i;
+
+	for (i = 0; i < 3; i++)
+		connect(*(int *)arg, &sa, sizeof(sa));
+	return NULL;
+}
+
+static void *talk(void *arg)
+{
+	char buf[4096] = { };
+	int i;
+
+	for (i = 0; i < 200; i++)
+		if (send(*(int *)arg, buf, sizeof(buf),
+			 MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+			break;
+	return NULL;
+}
+
+/* Two threads gave one reference back, and a sender used what was freed. */
+TEST_F_TIMEOUT(libl5_rdma_races, disconnect_twice, 180)
+{
+	int i, j, c, s, one = 1;
+
+	ASSERT_EQ(0, setsockopt(self->listener, SOL_SOCKET, SO_REUSEADDR, &one,
+				sizeof(one)));
+	for (i = 0; i < ROUNDS; i++) {
+		pthread_t t[3];
+
+		c = client(&self->at.sin);
+		ASSERT_LE(0, c);
+		s = accept(self->listener, NULL, NULL);
+		ASSERT_LE(0, s);
+		/* before, while and after it moves */
+		usleep(i * 1000);
+		pthread_create(&t[0], NULL, talk, &c);
+		pthread_create(&t[1], NULL, leave, &c);
+		pthread_create(&t[2], NULL, leave, &c);
+		for (j = 0; j < 3; j++)
+			pthread_join(t[j], NULL);
+		/* and it is as good as new, but for RDMA */
+		ASSERT_EQ(0, connect(c, (struct sockaddr *)&self->at.sin,
+				     sizeof(self->at.sin)));
+		close(s);
+		s = accept(self->listener, NULL, NULL);
+		ASSERT_LE(0, s);
+		ASSERT_EQ(1, send(c, "x", 1, 0));
+		ASSERT_EQ(1, recv(s, &j, 1, 0));
+		ASSERT_EQ(L5_TRANSPORT_BASE, l5_getopt(c, L5_TRANSPORT));
+		close(c);
+		close(s);
+	}
+}
+
+/* Which byte of its listener's mailbox has a connection? */
+static int byte_of(int fd)
+{
+	struct l5_map_info info = { .size = sizeof(info) };
+
+	return ioctl(fd, L5_IOC_MAP_INFO, &info) ? -1 : (int)info.mailbox - 1;
+}
+
+/*
+ * The byte of a connection that was over went to the next while the program had
+ * the socket: it took the records of that one for a word about the other.
+ */
+TEST_F_TIMEOUT(libl5_rdma_races, byte_until_closed, 200)
+{
+	const struct linger now = { .l_onoff = 1 };
+	struct l5_mailbox *box = l5_mailbox_open(self->listener);
+	int c[3], s[3], was[3], i, ms;
+	char byte;
+
+	ASSERT_NE(NULL, box);
+	for (i = 0; i < 3; i++) {
+		c[i] = client(&self->at.sin);
+		ASSERT_LE(0, c[i]);
+		s[i] = accept(self->listener, NULL, NULL);
+		ASSERT_LE(0, s[i]);
+		ASSERT_TRUE(rdma_moved(c[i]));
+		ASSERT_TRUE(rdma_moved(s[i]));
+		was[i] = byte_of(s[i]);
+		ASSERT_LE(0, was[i]);
+		setsockopt(c[i], SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+		close(c[i]);
+		ASSERT_EQ(-1, recv(s[i], &byte, 1, 0));
+		/* its queue pair is gone, its socket is not */
+		for (ms = 0; l5_stat("rdma_now") && ms < RDMA_MOVE_MS; ms += 20)
+			usleep(20000);
+		ASSERT_EQ(0, l5_stat("rdma_now"));
+		/* the last one comes when the first is closed */
+		if (i == 1)
+			close(s[0]);
+	}
+	EXPECT_NE(was[0], was[1]);
+	EXPECT_EQ(was[0], was[2]);
+	close(s[1]);
+	close(s[2]);
+	l5_mailbox_close(box);
+}
+
+/* A question that had not been asked yet was asked all the same. */
+TEST_F_TIMEOUT(libl5_rdma_races, option_in_time, 120)
+{
+	int c, s, i;
+
+	c = client(&self->at.sin);
+	ASSERT_LE(0, c);
+	if (setsockopt(c, SOL_TCP, TCP_ULP, "tls", 4)) {
+		/* without kTLS the option itself fails, and counts for less */
+		struct sock_filter all = { BPF_RET | BPF_K, 0, 0, -1 };
+		struct sock_fprog f = { 1, &all };
+
+		ASSERT_EQ(0, setsockopt(c, SOL_L5_SOCKET, SO_ATTACH_FILTER, &f,
+					sizeof(f)));
+	}
+	s = accept(self->listener, NULL, NULL);
+	ASSERT_LE(0, s);
+	for (i = 0; i < 50; i++) {
+		usleep(20000);
+		ASSERT_EQ(L5_TRANSPORT_BASE, l5_getopt(c, L5_TRANSPORT));
+		ASSERT_EQ(L5_TRANSPORT_BASE, l5_getopt(s, L5_TRANSPORT));
+	}
+	close(c);
+	close(s);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * libl5 in a thread that a filter of system calls refuses ioctl(), and more:
+ * peers that sleep in the kernel are woken all the same.
+ */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "kselftest_harness.h"
+#include "libl5_pair.h"
+
+LIBL5_FIXTURE(libl5_sandbox)
+
+enum { ROUNDS = 500, STREAM = 2 << 20 };
+
+/* EPERM for two calls; of this thread alone. */
+static bool refuse(int one, int two)
+{
+	struct sock_filter f[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+			 offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, one, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, two, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof(f) / sizeof(*f), f };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog);
+}
+
+struct server {
+	struct l5_conn *c;
+	int refused;	/* beside ioctl() */
+	bool bad;
+};
+
+static void *serve(void *arg)
+{
+	struct server *s = arg;
+	static char b[65536];
+	uint64_t pos = 0;
+	ssize_t n;
+	int i;
+
+	s->bad = !refuse(SYS_ioctl, s->refused);
+	for (i = 0; !s->bad && i < ROUNDS; i++) {
+		/* late: the client that asked is asleep */
+		if (!(i % 16))
+			usleep(2000);
+		s->bad = l5_recv(s->c, b, 1, 0) != 1 ||
+			 l5_send(s->c, b, 1, 0) != 1;
+	}
+	while (!s->bad && pos < STREAM) {
+		usleep(500);
+		n = l5_recv(s->c, b, sizeof(b), 0);
+		s->bad = n <= 0 || l5_check(b, n, pos) >= 0;
+		pos += n;
+	}
+	s->bad = s->bad || l5_send(s->c, "k", 1, 0) != 1;
+	return NULL;
+}
+
+static void run(struct __test_metadata *_metadata, int fd, struct l5_conn *c,
+		int refused)
+{
+	struct server s = { .c = c, .refused = refused };
+	static char b[STREAM];
+	pthread_t t;
+	char ch;
+	int i;
+
+	alarm(100 * l5_slow());
+	ASSERT_EQ(0, pthread_create(&t, NULL, serve, &s));
+	for (i = 0; i < ROUNDS; i++) {
+		ch = i;
+		ASSERT_EQ(1, write(fd, &ch, 1));
+		ASSERT_EQ(1, read(fd, &ch, 1));
+		ASSERT_EQ((char)i, ch);
+	}
+	l5_fill(b, sizeof(b), 0);
+	ASSERT_EQ((ssize_t)sizeof(b), write(fd, b, sizeof(b)));
+	ASSERT_EQ(1, read(fd, &ch, 1));
+	ASSERT_EQ(0, pthread_join(t, NULL));
+	ASSERT_FALSE(s.bad);
+}
+
+TEST_F_TIMEOUT(libl5_sandbox, no_ioctl, 300)
+{
+	run(_metadata, self->cfd, self->s, SYS_ioctl);
+}
+
+TEST_F_TIMEOUT(libl5_sandbox, no_ioctl_nor_sendto, 300)
+{
+	run(_metadata, self->cfd, self->s, SYS_sendto);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Listeners, and what their children have of them. A child copies its
+ * listener's callbacks and operations, and TCP may give it to another listener;
+ * a socket that listens may have been something else before. Most of this needs
+ * no right, so it is done as the user nobody.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kselftest_harness.h"
+#include "ends.h"
+#include "users.h"
+
+#ifndef IPV6_ADDRFORM
+#define IPV6_ADDRFORM	1
+#endif
+
+/* Bytes of an exchange: more than TCP's buffers of a fresh connection. */
+#define MUCH		(300 << 10)
+
+FIXTURE(life_hook)
+{
+	int home;
+};
+
+FIXTURE_SETUP(life_hook)
+{
+	l5_or_skip();
+	signal(SIGPIPE, SIG_IGN);
+	self->home = net_current();
+	ASSERT_TRUE(net_unshare());
+}
+
+FIXTURE_TEARDOWN(life_hook)
+{
+	net_enter(self->home);
+}
+
+static int disconnect(int fd)
+{
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+
+	return connect(fd, &none, sizeof(none)) ? -errno : 0;
+}
+
+/* Does @l take a connection by @kind, and do its bytes arrive? */
+static bool serves(int l, enum end_kind kind, int port)
+{
+	struct addr to = addr_parse("127.0.0.1:0");
+	bool ok;
+	int c, s;
+
+	addr_set_port(&to, port);
+	c = end_connect(kind, &to);
+	if (c < 0) {
+		fprintf(stderr, "# connect: %s\n", strerror(-c));
+		return false;
+	}
+	s = accept(l, NULL, NULL);
+	if (s < 0) {
+		fprintf(stderr, "# accept: %m\n");
+		close(c);
+		return false;
+	}
+	ok = end_exchange(c, s, MUCH, 0);
+	close(c);
+	close(s);
+	return ok;
+}
+
+/* Let @fd, that was connected, listen on a port of its own; the port. */
+static int relisten(int fd)
+{
+	struct addr a = { .len = sizeof(a.ss) };
+	int err = disconnect(fd);
+
+	if (err)
+		return err;
+	if (listen(fd, 16) || getsockname(fd, &a.sa, &a.len))
+		return -errno;
+	return a.sa.sa_family == AF_INET ? ntohs(a.in.sin_port) :
+					   ntohs(a.in6.sin6_port);
+}
+
+/* An IPv6 socket of AF_L5 that talks to an IPv4 address; the peer is *@peer. */
+static int mapped(bool accepted, int *peer)
+{
+	struct addr a = addr_parse(accepted ? "[::]:0" : "127.0.0.1:0");
+	int l = end_listen(accepted ? END_L5 : END_TCP, &a), fd;
+	struct addr to = addr_parse(accepted ? "127.0.0.1:0" :
+					       "[::ffff:127.0.0.1]:0");
+
+	if (l < 0)
+		return l;
+	addr_set_port(&to, addr_port(&a));
+	fd = end_connect(accepted ? END_TCP : END_L5, &to);
+	*peer = accept(l, NULL, NULL);
+	close(l);
+	if (accepted) {
+		int s = *peer;
+
+		*peer = fd;
+		return s;
+	}
+	return fd;
+}
+
+/*
+ * TCP leaves such a socket the operations it got for IPv4, also once it is
+ * disconnected: as a listener it is not like others.
+ */
+static void v4_mapped(struct __test_metadata *_metadata, bool accepted,
+		      bool addrform)
+{
+	int fd, peer, port, family = AF_INET;
+
+	ASSERT_EQ(0, nobody_become());
+	fd = mapped(accepted, &peer);
+	ASSERT_LE(0, fd);
+	if (addrform)
+		ASSERT_EQ(0, setsockopt(fd, SOL_IPV6, IPV6_ADDRFORM, &family,
+					sizeof(family)));
+	port = relisten(fd);
+	ASSERT_LT(0, port)
+		TH_LOG("%s", strerror(-port));
+	EXPECT_TRUE(serves(fd, END_TCP, port));
+	EXPECT_TRUE(serves(fd, END_L5, port));
+	EXPECT_TRUE(serves(fd, END_TCP, port));
+	close(peer);
+	close(fd);
+}
+
+TEST_F_TIMEOUT(life_hook, v4_mapped_client_listens, 60)
+{
+	v4_mapped(_metadata, false, false);
+}
+
+TEST_F_TIMEOUT(life_hook, v4_mapped_child_listens, 60)
+{
+	v4_mapped(_metadata, true, false);
+}
+
+TEST_F_TIMEOUT(life_hook, addrform_client_listens, 60)
+{
+	v4_mapped(_metadata, false, true);
+}
+
+TEST_F_TIMEOUT(life_hook, addrform_child_listens, 60)
+{
+	v4_mapped(_metadata, true, true);
+}
+
+/* The same with IPv4 on the whole way: then it pairs. */
+TEST_F_TIMEOUT(life_hook, client_listens, 60)
+{
+	struct addr a = addr_parse("127.0.0.1:0");
+	int l, fd, port;
+
+	ASSERT_EQ(0, nobody_become());
+	l = end_listen(END_L5, &a);
+	ASSERT_LE(0, l);
+	fd = end_connect(END_L5, &a);
+	ASSERT_LE(0, fd);
+	port = relisten(fd);
+	ASSERT_LT(0, port);
+	EXPECT_TRUE(serves(fd, END_TCP, port));
+	EXPECT_TRUE(serves(fd, END_L5, port));
+	close(fd);
+	close(l);
+}
+
+/* A listener of @kind that shares the port of *@a, which may be 0. */
+static int shared_listener(enum end_kind kind, struct addr *a)
+{
+	int fd = end_socket(kind, AF_INET), on = 1;
+
+	if (fd < 0)
+		return fd;
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) ||
+	    bind(fd, &a->sa, a->len) || listen(fd, 64) ||
+	    getsockname(fd, &a->sa, &a->len)) {
+		close(fd);
+		return -errno;
+	}
+	return fd;
+}
+
+static bool waits(int l)
+{
+	return end_poll(l, POLLIN) & POLLIN;
+}
+
+/*
+ * With net.ipv4.tcp_migrate_req children that wait for accept() go to another
+ * listener of the port when theirs closes. Children that had no meeting do.
+ * Children that met an AF_L5 client would be of no use to a listener that is
+ * not AF_L5's, and their clients have to hear of it.
+ */
+TEST_F_TIMEOUT(life_hook, children_migrate, 120)
+{
+	struct addr a = addr_parse("127.0.0.1:0");
+	int plain, l, c[2], s, err, i;
+	char b[8];
+
+	if (sh("echo 1 >/proc/sys/net/ipv4/tcp_migrate_req"))
+		SKIP(return, "no tcp_migrate_req");
+	l = shared_listener(END_L5, &a);
+	ASSERT_LE(0, l);
+	c[0] = end_connect(END_TCP, &a);
+	ASSERT_LE(0, c[0]);
+	c[1] = end_connect(END_L5, &a);
+	ASSERT_LE(0, c[1]);
+	EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(c[1]));
+	EXPECT_EQ(4, send(c[1], "lost", 4, 0));
+	plain = shared_listener(END_TCP, &a);
+	ASSERT_LE(0, plain);
+	EXPECT_TRUE(waits(l));
+	close(l);
+
+	/* never silence: the bytes that were sent will not be read */
+	EXPECT_GE(0, recv(c[1], b, sizeof(b), 0));
+	for (i = 0; i < 2 && waits(plain); i++) {
+		struct sockaddr_in who = { };
+		socklen_t len = sizeof(who);
+
+		s = accept(plain, (struct sockaddr *)&who, &len);
+		ASSERT_LE(0, s);
+		if (send(s, "hello", 5, 0) == 5 &&
+		    end_poll(c[0], POLLIN) & POLLIN) {
+			EXPECT_EQ(5, recv(c[0], b, sizeof(b), 0));
+			EXPECT_TRUE(end_exchange(c[0], s, MUCH, 0));
+			close(s);
+			break;
+		}
+		close(s);
+	}
+	EXPECT_LT(i, 2);
+	EXPECT_EQ(-EPIPE, (err = send(c[1], "x", 1, MSG_NOSIGNAL)) < 0 ?
+		  -errno : err);
+	close(c[0]);
+	close(c[1]);
+	close(plain);
+}
+
+/* As "ss -K" does: the kernel ends a TCP socket, by its port and state. */
+static int destroy(int sport, int state)
+{
+	struct {
+		struct nlmsghdr nlh;
+		struct inet_diag_req_v2 req;
+	} m = {
+		.nlh = {
+			.nlmsg_len = sizeof(m),
+			.nlmsg_type = SOCK_DESTROY,
+			.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK,
+		},
+		.req = {
+			.sdiag_family = AF_INET,
+			.sdiag_protocol = IPPROTO_TCP,
+			.idiag_states = 1 << state,
+			.id = {
+				.idiag_sport = htons(sport),
+				.idiag_src = { htonl(INADDR_LOOPBACK) },
+				.idiag_cookie = { INET_DIAG_NOCOOKIE,
+						  INET_DIAG_NOCOOKIE },
+			},
+		},
+	};
+	struct {
+		struct nlmsghdr nlh;
+		struct nlmsgerr err;
+		char rest[512];
+	} ans;
+	int fd = socket(AF_NETLINK, SOCK_DGRAM, NETLINK_SOCK_DIAG);
+	int ret = -1;
+
+	if (fd < 0 || send(fd, &m, sizeof(m), 0) != sizeof(m) ||
+	    recv(fd, &ans, sizeof(ans), 0) < (ssize_t)sizeof(ans.nlh))
+		ret = -errno;
+	else if (ans.nlh.nlmsg_type == NLMSG_ERROR)
+		ret = ans.err.error;
+	close(fd);
+	return ret;
+}
+
+/*
+ * The administrator ends a listener. Its owner finds what TCP's finds, and may
+ * listen again; a client that waited for accept() is told.
+ */
+TEST_F_TIMEOUT(life_hook, listener_destroyed, 120)
+{
+	struct addr a = addr_parse("127.0.0.1:0");
+	int l, c, err, i;
+	char b[8];
+
+	for (i = 0; i < 3; i++) {
+		l = end_listen(END_L5, &a);
+		ASSERT_LE(0, l);
+		c = end_connect(END_L5, &a);
+		ASSERT_LE(0, c);
+		EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(c));
+		EXPECT_EQ(4, send(c, "lost", 4, 0));
+		err = destroy(addr_port(&a), TCP_LISTEN);
+		if (err == -EOPNOTSUPP)
+			SKIP(return, "no SOCK_DESTROY");
+		ASSERT_EQ(0, err);
+		EXPECT_GE(0, recv(c, b, sizeof(b), 0));
+		close(c);
+		EXPECT_EQ(-1, accept(l, NULL, NULL));
+		EXPECT_EQ(EINVAL, errno);
+		/* as if nothing had been, in different ways */
+		if (i == 0) {
+			int port = relisten(l);
+
+			ASSERT_LT(0, port);
+			EXPECT_TRUE(serves(l, END_L5, port));
+			EXPECT_TRUE(serves(l, END_TCP, port));
+		} else if (i == 1) {
+			EXPECT_EQ(0, listen(l, 8));
+		}
+		close(l);
+		a = addr_parse("127.0.0.1:0");
+	}
+}
+
+/*
+ * TCP forgets a connection that was made and reset unseen only with the next
+ * connect(), which says so. The socket is fresh then.
+ */
+static void forgotten(struct __test_metadata *_metadata, enum end_kind kind)
+{
+	struct addr a = addr_parse("127.0.0.1:0");
+	struct linger now = { .l_onoff = 1 };
+	int l, fd, s, port;
+
+	l = end_listen(kind, &a);
+	ASSERT_LE(0, l);
+	fd = end_socket(kind, AF_INET);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, fcntl(fd, F_SETFL, O_NONBLOCK));
+	if (connect(fd, &a.sa, a.len))
+		ASSERT_EQ(EINPROGRESS, errno);
+	s = accept(l, NULL, NULL);
+	ASSERT_LE(0, s);
+	if (kind == END_L5)
+		EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(fd));
+	ASSERT_EQ(0, setsockopt(s, SOL_SOCKET, SO_LINGER, &now, sizeof(now)));
+	close(s);
+	end_poll(fd, POLLHUP);
+	EXPECT_EQ(-1, connect(fd, &a.sa, a.len));
+	EXPECT_EQ(ECONNRESET, errno);
+	ASSERT_EQ(0, fcntl(fd, F_SETFL, 0));
+	/* it can be connected once more, and bytes go to the new peer */
+	EXPECT_EQ(0, connect(fd, &a.sa, a.len));
+	s = accept(l, NULL, NULL);
+	ASSERT_LE(0, s);
+	EXPECT_TRUE(end_exchange(fd, s, MUCH, 0));
+	close(s);
+	/* or listen */
+	port = relisten(fd);
+	ASSERT_LT(0, port);
+	EXPECT_TRUE(serves(fd, kind, port));
+	EXPECT_TRUE(serves(fd, END_TCP, port));
+	close(fd);
+	close(l);
+}
+
+TEST_F_TIMEOUT(life_hook, forgotten_tcp, 60)
+{
+	forgotten(_metadata, END_TCP);
+}
+
+TEST_F_TIMEOUT(life_hook, forgotten_l5, 60)
+{
+	forgotten(_metadata, END_L5);
+}
+
+TEST_HARNESS_MAIN
