@@ -265,7 +265,6 @@ struct l5_wire_ops {
  * @boot: the bootstrap that a closed socket has left to this, or NULL
  * @fin_late: jiffies from when a reset is sent in place of a FIN that waits
  * @timeout: jiffies, net.l5.rdma_timeout_ms as it was when this was made
- * @server: whether this end was asked
  * @ended: the work has seen to the end of this object
  * @bye: &enum l5_reason to stay on TCP
  * @err: why the wire died, as errno
@@ -323,7 +322,6 @@ struct l5_far {
 	struct socket *boot;
 	unsigned long fin_late;
 	unsigned long timeout;
-	bool server;
 	bool ended;
 	u8 bye;
 	int err;
@@ -392,6 +390,17 @@ static inline struct l5_far_sock *l5_far_sk(const struct l5_sock *l5)
 static inline bool l5_far_is(const struct l5_far *far, int flag)
 {
 	return test_bit(flag, &far->flags);
+}
+
+/**
+ * l5_far_asked() - was this end asked, and not the one that asks?
+ * @far: of this end
+ *
+ * Context: any.
+ */
+static inline bool l5_far_asked(const struct l5_far *far)
+{
+	return far->end == L5_SERVER;
 }
 
 /**

@@ -187,6 +187,12 @@ void l5_far_rx_look(struct l5_sock *l5)
 		l5_handover_wake(far);
 }
 
+/* TCP's sequence number before the first byte of an end, see rendezvous.c */
+static u32 l5_handover_base(const struct l5_far *far, int end)
+{
+	return end == L5_SERVER ? far->key : far->key >> 32;
+}
+
 /* Cut, if it is time and no sender is inside TCP. */
 static void l5_handover_cut(struct l5_far *far)
 {
@@ -203,8 +209,7 @@ static void l5_handover_cut(struct l5_far *far)
 	      (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT)))
 		return;
 	far->cut_seq = READ_ONCE(tcp_sk(bsk)->write_seq);
-	far->info.tx_cut = far->cut_seq - (u32)(far->server ? far->key :
-					      far->key >> 32);
+	far->info.tx_cut = far->cut_seq - l5_handover_base(far, far->end);
 	l5_out_to(&far->ph, L5_OUT_CUT);
 	l5_far_say(far, L5_MSG_CUT, far->cut_seq, 0);
 	far->cut_at = jiffies;
@@ -411,8 +416,7 @@ void l5_handover_cut_in(struct l5_far *far, u32 seq)
 		far->rx_cut_seq = seq;
 	step = l5_in_to(&far->ph, L5_IN_CUT);
 	if (step > 0) {
-		far->info.rx_cut = seq - (u32)(far->server ? far->key >> 32 :
-					      far->key);
+		far->info.rx_cut = seq - l5_handover_base(far, !far->end);
 		/* else l5_handover_begin() answers, or the close of this end */
 		if (far->l5 && l5_state(far->l5) == L5_MOVING)
 			l5_far_say(far, L5_MSG_CUT_ACK, 0, 0);
@@ -491,7 +495,7 @@ static bool l5_handover_broken(struct l5_far *far, const struct sock *bsk)
 void l5_handover_over(struct l5_far *far)
 {
 	struct sock *bsk = NULL, *sk = NULL;
-	int err = far->err ?: ECONNRESET;
+	int err = READ_ONCE(far->err) ?: ECONNRESET;
 	bool broken = false;
 
 	spin_lock_bh(&far->lock);
@@ -512,7 +516,7 @@ void l5_handover_over(struct l5_far *far)
 			err = READ_ONCE(bsk->sk_err) ?: err;
 		if (broken) {
 			l5_count(far->l5, L5_STAT_RDMA_BROKEN, 1);
-			far->err = err;
+			WRITE_ONCE(far->err, err);
 			WRITE_ONCE(sk->sk_err, err);
 			sock_hold(bsk);
 			far->abort = bsk;
@@ -558,7 +562,7 @@ bool l5_handover_abort(struct l5_far *far)
 		return true;
 	if (l5_far_boot_busy(bsk))
 		return false;
-	tcp_abort(bsk, far->err);
+	tcp_abort(bsk, READ_ONCE(far->err));
 	far->abort = NULL;
 	sock_put(bsk);
 	return true;

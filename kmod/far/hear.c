@@ -160,7 +160,7 @@ static void l5_got(struct l5_far *far, const struct l5_msg *msg, u32 len)
  */
 void l5_far_heard(struct l5_far *far)
 {
-	if (far->server && !l5_far_is(far, L5_FAR_READY))
+	if (l5_far_asked(far) && !l5_far_is(far, L5_FAR_READY))
 		l5_far_do(far, L5_DO_UP);
 }
 

@@ -301,9 +301,8 @@ int l5_candidate_asked(struct l5_net *ln, struct rdma_cm_id *id,
 	rd->token = hello->token;
 	rd->hello = *hello;
 	rd->peer_qpn = p->qp_num;
-	rd->far.server = true;
-	l5_link_to(&rd->far.ph, L5_LINK_ASKED);
 	rd->far.end = L5_SERVER;
+	l5_link_to(&rd->far.ph, L5_LINK_ASKED);
 	if (h) {
 		rd->far.key = h->key;
 		l5_ends_of(h->l5->boot->sk, L5_SERVER, &rd->ends);

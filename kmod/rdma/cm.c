@@ -346,7 +346,7 @@ static int l5_cm_up(struct l5_rdma *rd)
 	l5_cm_turn_leave(rd);
 	if (l5_is_dead(&rd->far.ph) || l5_cm_guarded(rd))
 		return 0;
-	if (!rd->far.server) {
+	if (!l5_far_asked(&rd->far)) {
 		l5_cm_remember(rd, L5_REASON_NONE);
 		if (h->tx_size > max || h->rx_size > max)
 			return -EPROTO;
@@ -373,7 +373,7 @@ static void l5_cm_quiet(struct l5_far *far)
 	}
 	l5_cm_turn_leave(rd);
 	/* this passes: a later question may find room, or an accept() */
-	if (far->server && rd->id && !rd->answered)
+	if (l5_far_asked(far) && rd->id && !rd->answered)
 		rdma_reject(rd->id, NULL, 0, IB_CM_REJ_NO_RESOURCES);
 }
 
@@ -383,7 +383,7 @@ static void l5_cm_drain(struct l5_far *far)
 
 	l5_rdma_drain(rd);
 	/* any other reason says nothing of the destination */
-	if (rd->id && !far->server && !l5_far_is(far, L5_FAR_PEER) &&
+	if (rd->id && !l5_far_asked(far) && !l5_far_is(far, L5_FAR_PEER) &&
 	    (far->bye == L5_REASON_REFUSED || far->bye == L5_REASON_SILENT))
 		l5_cm_remember(rd, far->bye);
 }
@@ -411,7 +411,7 @@ static unsigned long l5_cm_expired(struct l5_far *far)
 
 	if (!READ_ONCE(rd->id))
 		return BIT(L5_DO_ASK);
-	l5_cm_fail(rd, far->server ? L5_REASON_RDMA : L5_REASON_SILENT);
+	l5_cm_fail(rd, l5_far_asked(far) ? L5_REASON_RDMA : L5_REASON_SILENT);
 	return BIT(L5_DO_END);
 }
 

@@ -99,7 +99,7 @@ static void l5_cm_established(struct l5_rdma *rd, struct rdma_cm_event *event)
 	const struct rdma_conn_param *p = &event->param.conn;
 	const struct l5_hello *hello = p->private_data;
 
-	if (!rd->far.server) {
+	if (!l5_far_asked(&rd->far)) {
 		if (!hello || !l5_hello_valid(hello, p->private_data_len)) {
 			l5_cm_fail(rd, L5_REASON_REFUSED);
 			return;
@@ -177,7 +177,8 @@ static void l5_cm_heard(struct l5_rdma *rd, struct rdma_cm_id *id,
 		break;
 	case RDMA_CM_EVENT_UNREACHABLE:
 		/* only the word that the answer came was lost */
-		if (!rd->far.server || !l5_far_is(&rd->far, L5_FAR_READY))
+		if (!l5_far_asked(&rd->far) ||
+		    !l5_far_is(&rd->far, L5_FAR_READY))
 			l5_cm_fail(rd, L5_REASON_SILENT);
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:

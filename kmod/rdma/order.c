@@ -57,7 +57,7 @@ u8 l5_order_safe(const struct l5_rdma *rd)
 	u8 safe = READ_ONCE(rd->far.ln->rdma_safe);
 
 	safe = safe ? safe | L5_SAFE_ALWAYS : l5_order_known(rd->id->device);
-	if (!rd->far.server && rd->far.notify != L5_NOTIFY_SEND)
+	if (!l5_far_asked(&rd->far) && rd->far.notify != L5_NOTIFY_SEND)
 		safe &= ~BIT(L5_NOTIFY_SEND);
 	return safe;
 }

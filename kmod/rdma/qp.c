@@ -251,8 +251,9 @@ static int l5_region_post(struct l5_rdma *rd, struct l5_region *r, int access)
 static int l5_rdma_receives(struct l5_rdma *rd)
 {
 	/* a client does not know yet how its server sends */
-	bool bytes = rd->far.server ? !!l5_way(rd->far.peer_notify)->got_data :
-				  rd->safe & BIT(L5_NOTIFY_SEND);
+	bool bytes = l5_far_asked(&rd->far) ?
+		     !!l5_way(rd->far.peer_notify)->got_data :
+		     rd->safe & BIT(L5_NOTIFY_SEND);
 	u32 i;
 	int err;
 
@@ -295,7 +296,7 @@ int l5_rdma_create(struct l5_rdma *rd)
 		rd->far.notify = l5_rdma_software(dev) ? L5_NOTIFY_IMM :
 						     L5_NOTIFY_TWO;
 	rd->safe = l5_order_safe(rd);
-	if (rd->far.server)
+	if (l5_far_asked(&rd->far))
 		l5_order_agree(rd);
 	rd->pd = ib_alloc_pd(dev, 0);
 	if (IS_ERR(rd->pd)) {

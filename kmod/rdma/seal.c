@@ -122,8 +122,8 @@ void l5_seal_make(struct l5_rdma *rd, struct l5_hello *hello)
 {
 	/* an answer may come when the queue pair is gone */
 	rd->qpn = rd->id->qp->qp_num;
-	hello->seal = l5_seal(rd, hello, rd->far.server, rd->qpn,
-			      rd->far.server ? rd->peer_qpn : 0);
+	hello->seal = l5_seal(rd, hello, l5_far_asked(&rd->far), rd->qpn,
+			      l5_far_asked(&rd->far) ? rd->peer_qpn : 0);
 }
 
 /**

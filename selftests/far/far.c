@@ -592,7 +592,6 @@ static void begin(struct host *h, u8 notify, u8 peer_notify)
 	l5_far_init(&h->far, &h->ln, &wire);
 	h->far.conn = &h->conn;
 	h->far.end = h->l5.end;
-	h->far.server = h->l5.end;
 	h->far.notify = notify;
 	h->far.peer_notify = peer_notify;
 	h->far.msgs = h->msgs;

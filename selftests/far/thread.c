@@ -562,7 +562,7 @@ static int l5_th_up(struct l5_th_end *e)
 	l5_far_in_time(far);
 	if (l5_is_dead(&far->ph))
 		return 0;
-	if (!far->server) {
+	if (!l5_far_asked(far)) {
 		err = l5_th_make(e, far->conn);
 		if (err)
 			return err;
@@ -592,7 +592,7 @@ static void l5_th_fail(struct l5_far *far, u8 reason)
 
 static unsigned long l5_th_expired(struct l5_far *far)
 {
-	l5_th_fail(far, far->server ? L5_REASON_RDMA : L5_REASON_SILENT);
+	l5_th_fail(far, l5_far_asked(far) ? L5_REASON_RDMA : L5_REASON_SILENT);
 	return BIT(L5_DO_END);
 }
 
@@ -709,7 +709,6 @@ static struct l5_th_end *l5_th_alloc(struct l5_sock *l5, int end, gfp_t gfp)
 	e->hears_at = jiffies;
 	e->net = get_net(sock_net(&l5->sk));
 	e->far.end = end;
-	e->far.server = end == L5_SERVER;
 	l5_far_hold(&e->far);
 	return e;
 }
