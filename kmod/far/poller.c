@@ -84,7 +84,10 @@ static bool l5_poller_look(struct l5_poller *p, bool bell)
 
 		l5_poller_bell(far, bell);
 		if (bell)
-			/* first the flag, then the tail; see above */
+			/*
+			 * AG, pairs with l5_map_published(): the flag, then
+			 * the tail
+			 */
 			smp_mb();
 		if (READ_ONCE(own->ctrl->tx_tail) == READ_ONCE(far->sent))
 			continue;

@@ -237,7 +237,7 @@ static inline bool l5_map_gone(const struct l5_map *m)
 	return l5_unlikely(l5_load(&m->state->flags) & L5_MAP_LEAVE);
 }
 
-/* After a publication and the full barrier that follows it (F). */
+/* After a publication and the full barrier that follows it (F; AG's, too). */
 static inline void l5_map_published(struct l5_map *m, int fd)
 {
 	if (l5_unlikely(l5_wants_data(m->peer) ||
