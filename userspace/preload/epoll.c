@@ -506,7 +506,7 @@ void ep_shared(struct ep *ep)
 	atomic_store(&ep->off, true);
 }
 
-void ep_polled(struct ep *ep)
+void ep_unseen(struct ep *ep)
 {
 	atomic_store(&ep->eager, true);
 	if (fd_own_begin()) {
@@ -515,24 +515,18 @@ void ep_polled(struct ep *ep)
 	}
 }
 
-void ep_polled_all(void)
+void ep_unseen_all(void)
 {
 	struct ep *ep;
 
 	for (ep = atomic_load(&all); ep; ep = ep->all)
 		if (atomic_load(&ep->fd) >= 0)
-			ep_polled(ep);
+			ep_unseen(ep);
 }
 
 bool ep_any(void)
 {
 	return atomic_load_explicit(&all, memory_order_relaxed);
-}
-
-/* A child may wait in them, and hears of nothing that is only noted here. */
-void ep_before_fork(void)
-{
-	ep_polled_all();
 }
 
 void ep_start(int ask_us)

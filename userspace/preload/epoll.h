@@ -33,25 +33,23 @@ void ep_shared(struct ep *ep);
 void ep_start(int ask_us);
 
 /**
- * ep_polled() - a thread waits for the set itself, in poll() or select()
+ * ep_unseen() - a thread may wait for the set where that is not seen here
  * @ep: the set
+ *
+ * It may do so in poll() or select(), or in a child of fork(), and hears of
+ * nothing that is only noted here: from now on the kernel is told all.
  */
-void ep_polled(struct ep *ep);
+void ep_unseen(struct ep *ep);
 
 /**
- * ep_polled_all() - a thread waits in poll() or select(), perhaps for a set
+ * ep_unseen_all() - a thread may wait for any of the sets like that
  */
-void ep_polled_all(void);
+void ep_unseen_all(void);
 
 /**
  * ep_any() - have there been sets?
  */
 bool ep_any(void);
-
-/**
- * ep_before_fork() - all sets are about to be shared with a child
- */
-void ep_before_fork(void);
 
 /**
  * ep_forget_parent() - in a child of fork(): there are no sets here

@@ -46,7 +46,7 @@ void fd_settle(void)
 
 void fd_left(void)
 {
-	ep_before_fork();
+	ep_unseen_all();
 	atomic_store(&fd_mapped, 0);
 }
 
@@ -230,7 +230,7 @@ void fd_give_up(void)
 		return;
 	unmapped_never(L5_STATS_HOW_APART);
 	fd_map_after = -1;
-	/* those who are about to enter a word see that, or are seen here */
+	/* a thread that is about to enter a word sees that, or is seen here */
 	for (i = 0; i < FD_CHUNKS; i++) {
 		e = atomic_load(&fd_chunks[i]);
 		for (j = 0; e && j < FD_CHUNK; j++) {
@@ -250,7 +250,7 @@ void fd_give_up(void)
 static void before_fork(void)
 {
 	atomic_fetch_add(&fd_forks, 1);
-	ep_before_fork();
+	ep_unseen_all();
 }
 
 static void in_child(void)

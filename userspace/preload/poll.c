@@ -100,7 +100,7 @@ static bool any_mapped(struct pollfd *fds, nfds_t n)
 		if (fd_is_sock(word))
 			any = true;
 		else if (word & FD_EP)
-			ep_polled(fd_ep(fds[i].fd));
+			ep_unseen(fd_ep(fds[i].fd));
 	}
 	return any && n <= LOOK_MAX;
 }
@@ -378,7 +378,7 @@ static bool sets_take(struct sets *s, int n, fd_set *r, fd_set *w, fd_set *e)
 		return false;
 	if (n > FD_SETSIZE) {
 		/* where the sets really end only the kernel knows */
-		ep_polled_all();
+		ep_unseen_all();
 		return false;
 	}
 	s->n = n;
@@ -398,7 +398,7 @@ static bool sets_take(struct sets *s, int n, fd_set *r, fd_set *w, fd_set *e)
 			if (!(any & 1))
 				continue;
 			if (fd_word(fd) & FD_EP)
-				ep_polled(fd_ep(fd));
+				ep_unseen(fd_ep(fd));
 			if (!fd_is_sock(fd_word(fd)) ||
 			    s->look.n == SETS_MAX) {
 				s->look.more = true;
