@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <sys/syscall.h>
 
+#include "at.h"
 #include "conn.h"
 
 /* The most that one system call moves: MAX_RW_COUNT */
@@ -23,46 +24,6 @@
 #define L5_RECV_FLAGS	(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_PEEK | MSG_WAITALL)
 
 /* The system calls, for one buffer or an array */
-
-/* Where a transfer is in its buffers. */
-struct at {
-	const struct iovec *v;
-	int n;
-	size_t off;		/* in the first of them */
-	size_t left;		/* in all of them */
-};
-
-static void at_move(struct at *at, size_t n)
-{
-	at->left -= n;
-	n += at->off;
-	while (at->n && n >= at->v->iov_len) {
-		n -= at->v->iov_len;
-		at->v++;
-		at->n--;
-	}
-	at->off = n;
-}
-
-/* What the caller's array is from here on, if it is one; else only its first */
-static int at_iov(const struct at *at, struct iovec *first,
-		  const struct iovec **v)
-{
-	if (!at->off) {
-		*v = at->v;
-		return at->n;
-	}
-	first->iov_base = (char *)at->v->iov_base + at->off;
-	first->iov_len = at->v->iov_len - at->off;
-	*v = first;
-	return 1;
-}
-
-/* How many bytes that is */
-static size_t at_span(const struct at *at)
-{
-	return at->off ? at->v->iov_len - at->off : at->left;
-}
 
 static ssize_t kernel_send(const struct l5_conn *c, const struct at *at,
 			   int flags)
@@ -121,11 +82,7 @@ static bool at_init(struct at *at, const struct iovec *v, int n)
 			return false;
 	if (!sum || sum > L5_IO_MAX)
 		return false;
-	at->v = v;
-	at->n = n;
-	at->off = 0;
-	at->left = sum;
-	at_move(at, 0);
+	at_begin(at, v, n, sum);
 	return true;
 }
 
@@ -167,6 +124,31 @@ static void transfer_move(struct transfer *t, size_t n)
 	t->done += n;
 }
 
+/* It slept, or the kernel did for it: was it long? */
+static void transfer_woke(struct transfer *t, bool tx)
+{
+	if (!t->wait.vain)
+		return;
+	if (tx)
+		l5_map_woke_tx(t->m, t->wait.start);
+	else
+		l5_map_woke_rx(t->m, t->wait.start);
+}
+
+/* Something was moved: sleep, and leave the rest to the next attempt. */
+static ssize_t transfer_sleep(struct transfer *t, ssize_t why, bool tx)
+{
+	short events = tx ? POLLOUT : POLLIN;
+
+	if (why == L5_TRY_BUSY)
+		return l5_conn_lock_sleep(t->c, events, &t->end) ?
+		       (ssize_t)t->done : L5_TRY_AGAIN;
+	if (l5_conn_sleep(t->c, events, t->wait.start, &t->end))
+		return t->done;
+	transfer_woke(t, tx);
+	return L5_TRY_AGAIN;
+}
+
 /*
  * As one system call: sends all of it, or what went before an error. The next
  * call is to tell the error, so once something went no system call is made that
@@ -196,21 +178,6 @@ static bool send_look(struct l5_wait *w)
 	return l5_map_wait_tx(t->m, &w->start, w->seen);
 }
 
-/* Something went already: sleep, and leave the sending to the next attempt. */
-static ssize_t send_sleep(struct transfer *t, ssize_t why)
-{
-	struct l5_wait *w = &t->wait;
-
-	if (why == L5_TRY_BUSY)
-		return l5_conn_lock_sleep(t->c, POLLOUT, &t->end) ?
-		       (ssize_t)t->done : L5_TRY_AGAIN;
-	if (l5_conn_sleep(t->c, POLLOUT, w->start, &t->end))
-		return t->done;
-	if (w->vain)
-		l5_map_woke_tx(t->m, w->start);
-	return L5_TRY_AGAIN;
-}
-
 static ssize_t send_rest(struct l5_wait *w, ssize_t why)
 {
 	struct transfer *t = l5_call_of(w, struct transfer);
@@ -226,10 +193,10 @@ static ssize_t send_rest(struct l5_wait *w, ssize_t why)
 	else if (why == L5_TRY_AGAIN && l5_conn_interrupted(w))
 		return moved(t, -1);
 	if (t->done)
-		return send_sleep(t, why);
+		return transfer_sleep(t, why, true);
 	n = kernel_send(t->c, &t->at, t->flags);
-	if (w->vain && n > 0)
-		l5_map_woke_tx(t->m, w->start);
+	if (n > 0)
+		transfer_woke(t, true);
 	if (n < 0)
 		return -1;
 	span = at_span(&t->at);
@@ -264,21 +231,6 @@ static bool recv_look(struct l5_wait *w)
 	return l5_map_wait_rx(t->m, &w->start, w->seen);
 }
 
-/* Something came already: sleep, and leave the rest to the next attempt. */
-static ssize_t recv_sleep(struct transfer *t, ssize_t why)
-{
-	struct l5_wait *w = &t->wait;
-
-	if (why == L5_TRY_BUSY)
-		return l5_conn_lock_sleep(t->c, POLLIN, &t->end) ?
-		       (ssize_t)t->done : L5_TRY_AGAIN;
-	if (l5_conn_sleep(t->c, POLLIN, w->start, &t->end))
-		return t->done;
-	if (w->vain)
-		l5_map_woke_rx(t->m, w->start);
-	return L5_TRY_AGAIN;
-}
-
 static ssize_t recv_rest(struct l5_wait *w, ssize_t why)
 {
 	struct transfer *t = l5_call_of(w, struct transfer);
@@ -296,10 +248,10 @@ static ssize_t recv_rest(struct l5_wait *w, ssize_t why)
 	if (why == L5_TRY_BUSY && w->dontwait)
 		t->flags |= MSG_DONTWAIT;
 	if (t->done && (why == L5_TRY_BUSY || !l5_conn_low(t->c)))
-		return recv_sleep(t, why);
+		return transfer_sleep(t, why, false);
 	n = kernel_recv(t->c, &t->at, t->flags);
-	if (w->vain && n > 0)
-		l5_map_woke_rx(t->m, w->start);
+	if (n > 0)
+		transfer_woke(t, false);
 	if (n <= 0)
 		return moved(t, n);
 	span = at_span(&t->at);

@@ -89,17 +89,6 @@ void io_keep_error(int fd, int error)
 	sock_done();
 }
 
-bool io_kept_error(struct sock *s)
-{
-	int error = 0;
-
-	if (l5_unlikely(atomic_load_explicit(&s->error, memory_order_relaxed)))
-		error = atomic_exchange(&s->error, 0);
-	if (error)
-		errno = error;
-	return error;
-}
-
 ssize_t io_interrupted(int fd, const struct l5_wait *w, bool tx)
 {
 	struct timeval t = { 0 };
@@ -134,17 +123,26 @@ bool io_odd(const struct iovec *iov, int n, size_t *len)
 	return !*len;
 }
 
-void rest_of(const struct iovec *iov, int n, size_t done, struct rest *rest)
+size_t io_rest(struct io_rest *r)
 {
-	for (; n && done >= iov->iov_len; iov++, n--)
-		done -= iov->iov_len;
-	rest->part = (struct iovec){ NULL, 0 };
-	if (n && done) {
-		rest->part.iov_base = (char *)iov->iov_base + done;
-		rest->part.iov_len = iov->iov_len - done;
-		iov++;
-		n--;
-	}
-	rest->iov = iov;
-	rest->n = n;
+	size_t left = r->at.left, span;
+	const struct iovec *v;
+	struct iovec first;
+	int saved = errno;
+	ssize_t ret;
+	int n;
+
+	sig_settle();
+	do {
+		n = at_iov(&r->at, &first, &v);
+		span = at_span(&r->at);
+		ret = r->call(r, v, n);
+		if (ret > 0)
+			at_move(&r->at, ret);
+		else if (ret < 0)
+			io_keep_error(r->fd, errno);
+	} while (r->at.left && ret > 0 && (size_t)ret == span &&
+		 (r->dontwait || l5_no_signal(r->seen)));
+	errno = saved;
+	return left - r->at.left;
 }

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "../lib/at.h"
 #include "fdtab.h"
 #include "real.h"
 #include "signal.h"
@@ -85,7 +86,16 @@ void io_keep_error(int fd, int error);
  *
  * Return: true if there was one; it is in errno.
  */
-bool io_kept_error(struct sock *s);
+static inline bool io_kept_error(struct sock *s)
+{
+	int error = 0;
+
+	if (l5_unlikely(atomic_load_explicit(&s->error, memory_order_relaxed)))
+		error = atomic_exchange(&s->error, 0);
+	if (error)
+		errno = error;
+	return error;
+}
 
 /* The lock word is held by this very thread: -1, with errno. */
 static inline ssize_t io_nested(const struct sock *s, int flags)
@@ -106,41 +116,34 @@ static inline bool io_plain(const struct sock *s)
 bool io_odd(const struct iovec *iov, int n, size_t *len);
 
 /**
- * struct rest - what is left of some buffers
- * @part: what is left of one that was begun; no bytes if none was
- * @iov: the buffers after it
- * @n: how many these are
- *
- * Stacks are small and buffers may be many, so these are not copied.
+ * struct io_rest - what is left of a call, for the kernel
+ * @fd: the descriptor
+ * @at: where the call is in its buffers
+ * @flags: MSG_*
+ * @one: the program's call has one buffer
+ * @dontwait: it does not block
+ * @seen: signals that had come when it began
+ * @call: make a system call for some buffers; bytes, or -1 with errno
  */
-struct rest {
-	struct iovec part;
-	const struct iovec *iov;
-	int n;
+struct io_rest {
+	int fd;
+	struct at at;
+	int flags;
+	bool one;
+	bool dontwait;
+	uint64_t seen;
+	ssize_t (*call)(const struct io_rest *r, const struct iovec *v, int n);
 };
 
-/* The buffers without the first @done bytes. */
-void rest_of(const struct iovec *iov, int n, size_t done, struct rest *rest);
-
-/* The first of what is left: a call takes these, and another the rest. */
-static inline const struct iovec *rest_first(const struct rest *rest, int *n)
-{
-	if (rest->part.iov_len) {
-		*n = 1;
-		return &rest->part;
-	}
-	*n = rest->n;
-	return rest->iov;
-}
-
-static inline size_t bytes_of(const struct iovec *iov, int n)
-{
-	size_t len = 0;
-
-	for (; n; iov++, n--)
-		len += iov->iov_len;
-	return len;
-}
+/**
+ * io_rest() - let the kernel move what is left of a call
+ * @r: the call, which has moved something
+ *
+ * An error is for the next call to tell. Leaves errno alone.
+ *
+ * Return: how many bytes more were moved.
+ */
+size_t io_rest(struct io_rest *r);
 
 /* What the kernel is asked for, once the rings had nothing more to say. */
 static inline enum l5_stats_call call_of(ssize_t ret, bool slept, bool dontwait,

@@ -46,43 +46,6 @@ void count_recv(struct sock *s, int fd, ssize_t ret, size_t len, int flags,
 	stats_call(s->stat, fd, L5_STATS_IN, call);
 }
 
-/*
- * The rest of MSG_WAITALL, by the kernel; by the system call that the program
- * made, since a filter may know no other.
- */
-static ssize_t recv_rest(int fd, const struct iovec *iov, int n, size_t done,
-			 size_t len, int flags, uint64_t seen)
-{
-	const struct iovec *first;
-	int saved = errno, k;
-	struct rest rest;
-	ssize_t ret;
-
-	sig_settle();
-	do {
-		rest_of(iov, n, done, &rest);
-		first = rest_first(&rest, &k);
-		if (n == 1) {
-			ret = real.recv(fd, first->iov_base, first->iov_len,
-					flags);
-		} else {
-			struct msghdr msg = {
-				.msg_iov = (struct iovec *)first,
-				.msg_iovlen = k,
-			};
-
-			ret = real.recvmsg(fd, &msg, flags);
-		}
-		if (ret > 0)
-			done += ret;
-		else if (ret < 0)
-			io_keep_error(fd, errno);
-	} while (done < len && ret > 0 &&
-		 (size_t)ret == bytes_of(first, k) && l5_no_signal(seen));
-	errno = saved;
-	return done;
-}
-
 /**
  * struct receive - a receive from a ring
  * @wait: how it waits
@@ -146,6 +109,34 @@ static inline ssize_t ring_recv_rest(struct l5_wait *w, ssize_t why)
 }
 
 /*
+ * The rest of MSG_WAITALL, by the kernel; by the system call that the program
+ * made, since a filter may know no other.
+ */
+static ssize_t recv_call(const struct io_rest *r, const struct iovec *v, int n)
+{
+	struct msghdr msg = {
+		.msg_iov = (struct iovec *)v,
+		.msg_iovlen = n,
+	};
+
+	if (r->one)
+		return real.recv(r->fd, v->iov_base, v->iov_len, r->flags);
+	return real.recvmsg(r->fd, &msg, r->flags);
+}
+
+static ssize_t recv_rest(const struct receive *r, size_t done)
+{
+	struct io_rest rest = {
+		.fd = r->fd, .flags = r->flags, .one = r->n == 1,
+		.seen = r->wait.seen, .call = recv_call,
+	};
+
+	at_begin(&rest.at, r->iov, r->n, r->len);
+	at_move(&rest.at, done);
+	return done + io_rest(&rest);
+}
+
+/*
  * Receive from the ring; @s is in use, and not any more afterwards. Returns
  * bytes, -1 with errno, or TO_KERNEL.
  */
@@ -190,7 +181,7 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 		return TO_KERNEL;
 	if (l5_unlikely(flags & MSG_WAITALL && ret > 0 && (size_t)ret < len &&
 			l5_wait_quiet(&r.wait)))
-		return recv_rest(fd, iov, n, ret, len, flags, r.wait.seen);
+		return recv_rest(&r, ret);
 	return ret;
 }
 

@@ -41,57 +41,6 @@ void count_send(struct sock *s, int fd, ssize_t ret, bool all, bool some,
 	stats_call(s->stat, fd, L5_STATS_OUT, call);
 }
 
-/* As sendmsg(), of a send that had begun when the library became careful. */
-static ssize_t write_all(int fd, const struct iovec *iov, int n)
-{
-	size_t done = 0;
-	ssize_t ret;
-	int i;
-
-	for (i = 0; i < n; i++) {
-		/* the call that no filter refuses */
-		ret = real.write(fd, iov[i].iov_base, iov[i].iov_len);
-		if (ret > 0)
-			done += ret;
-		if (ret < 0 || (size_t)ret < iov[i].iov_len)
-			break;
-	}
-	return done;
-}
-
-/* The rest of a send, by the kernel. How many bytes went in all. */
-static size_t send_rest(int fd, const struct iovec *iov, int n, size_t done,
-			size_t len, int flags, bool dontwait, uint64_t seen)
-{
-	const struct iovec *first;
-	struct rest rest;
-	ssize_t ret;
-	int k;
-
-	sig_settle();
-	do {
-		rest_of(iov, n, done, &rest);
-		first = rest_first(&rest, &k);
-		if (sandbox_careful()) {
-			ret = dontwait ? 0 : write_all(fd, first, k);
-		} else {
-			struct msghdr msg = {
-				.msg_iov = (struct iovec *)first,
-				.msg_iovlen = k,
-			};
-
-			ret = real.sendmsg(fd, &msg, flags | MSG_NOSIGNAL);
-		}
-		if (ret > 0)
-			done += ret;
-		else if (ret < 0)
-			io_keep_error(fd, errno);
-	} while (done < len && ret > 0 &&
-		 (size_t)ret == bytes_of(first, k) &&
-		 (dontwait || l5_no_signal(seen)));
-	return done;
-}
-
 /**
  * struct sending - a send through a ring
  * @wait: how it waits
@@ -116,16 +65,23 @@ struct sending {
 	ssize_t why;
 };
 
-/* What is left of it */
+/* Where what is left of it begins */
+static void send_at(const struct sending *t, struct at *at)
+{
+	at_begin(at, t->iov, t->n, t->len);
+	at_move(at, t->done);
+}
+
 static ssize_t ring_send_more(struct sending *t)
 {
-	const struct iovec *first;
-	struct rest rest;
-	int k;
+	const struct iovec *v;
+	struct iovec first;
+	struct at at;
+	int n;
 
-	rest_of(t->iov, t->n, t->done, &rest);
-	first = rest_first(&rest, &k);
-	return l5_map_trysend(t->s->map, t->fd, first, k);
+	send_at(t, &at);
+	n = at_iov(&at, &first, &v);
+	return l5_map_trysend(t->s->map, t->fd, v, n);
 }
 
 static inline __attribute__((always_inline))
@@ -176,6 +132,50 @@ static ssize_t ring_send_rest(struct l5_wait *w, ssize_t why)
 	return TO_KERNEL;
 }
 
+/* As sendmsg(), of a send that had begun when the library became careful. */
+static ssize_t write_all(int fd, const struct iovec *iov, int n)
+{
+	size_t done = 0;
+	ssize_t ret;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		/* the call that no filter refuses */
+		ret = real.write(fd, iov[i].iov_base, iov[i].iov_len);
+		if (ret > 0)
+			done += ret;
+		else if (ret < 0)
+			io_keep_error(fd, errno);
+		if (ret < 0 || (size_t)ret < iov[i].iov_len)
+			break;
+	}
+	return done;
+}
+
+static ssize_t send_call(const struct io_rest *r, const struct iovec *v, int n)
+{
+	struct msghdr msg = {
+		.msg_iov = (struct iovec *)v,
+		.msg_iovlen = n,
+	};
+
+	if (sandbox_careful())
+		return r->dontwait ? 0 : write_all(r->fd, v, n);
+	return real.sendmsg(r->fd, &msg, r->flags);
+}
+
+/* The rest of a send, by the kernel. How many bytes went in all. */
+static size_t send_rest(const struct sending *t, int flags, bool dontwait)
+{
+	struct io_rest rest = {
+		.fd = t->fd, .flags = flags | MSG_NOSIGNAL,
+		.dontwait = dontwait, .seen = t->wait.seen, .call = send_call,
+	};
+
+	send_at(t, &rest.at);
+	return t->done + io_rest(&rest);
+}
+
 /* It is the kernel's turn, or an error: returns as ring_send(). */
 static ssize_t send_ends(struct sending *t, int flags, bool dontwait,
 			 struct pause *p)
@@ -183,7 +183,6 @@ static ssize_t send_ends(struct sending *t, int flags, bool dontwait,
 	bool came = !io_pause(p, &t->wait);
 	size_t done = t->done;
 	ssize_t ret = t->why;
-	int saved;
 
 	if (ret == L5_TRY_NESTED && !done)
 		ret = io_nested(t->s, flags);
@@ -207,10 +206,7 @@ static ssize_t send_ends(struct sending *t, int flags, bool dontwait,
 	/* for which a call that has moved something does not sleep */
 	if (!dontwait && !l5_wait_quiet(&t->wait))
 		return done;
-	saved = errno;
-	done = send_rest(t->fd, t->iov, t->n, done, t->len, flags, dontwait,
-			 t->wait.seen);
-	errno = saved;
+	done = send_rest(t, flags, dontwait);
 	io_woke(t->fd, p);
 	p->slept = false;
 	return done;
