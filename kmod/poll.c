@@ -30,6 +30,24 @@ static bool l5_poll_readable(struct l5_sock *l5)
 	return l5_ring_holds(l5, low);
 }
 
+/*
+ * What the bootstrap of a socket that reads from a ring says. Bytes there are
+ * no news, since nothing reads them: a peer that can send raw packets may have
+ * put them there. An end is, once all before it has come by the ring.
+ */
+static __poll_t l5_boot_poll(struct l5_sock *l5, struct file *file)
+{
+	const __poll_t end = EPOLLRDHUP | EPOLLHUP;
+	bool says = l5_link_end_visible(l5);
+	__poll_t mask = l5->boot->ops->poll(file, l5->boot, NULL);
+
+	if (!says)
+		mask &= ~end;
+	if (!(mask & end))
+		mask &= ~(EPOLLIN | EPOLLRDNORM);
+	return mask;
+}
+
 /* One direction goes by a ring, or both for a short time: see transport.h. */
 static __poll_t l5_moving_poll(struct l5_sock *l5, struct file *file,
 			       poll_table *wait)
@@ -38,14 +56,13 @@ static __poll_t l5_moving_poll(struct l5_sock *l5, struct file *file,
 	const __poll_t out = EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
 	__poll_t mask;
 
-	if (l5_rx_rings(l5))
-		l5_link_arm_rx(l5);
-	mask = l5->boot->ops->poll(file, l5->boot, NULL);
 	if (l5_rx_rings(l5)) {
-		if (!l5_link_end_visible(l5))
-			mask &= ~(in | EPOLLRDHUP | EPOLLHUP);
+		l5_link_arm_rx(l5);
+		mask = l5_boot_poll(l5, file);
 		if (l5_rx_ended(l5) || l5_ring_readable(l5))
 			mask |= in;
+	} else {
+		mask = l5->boot->ops->poll(file, l5->boot, NULL);
 	}
 	if (l5_tx_rings(l5) && !l5_tx_ended(l5)) {
 		mask &= ~out;
@@ -73,7 +90,7 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 {
 	const __poll_t out = EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
 	struct l5_sock *l5 = l5_sk(sock->sk);
-	bool says, readable, in;
+	bool readable, in;
 	__poll_t mask;
 
 	sock_poll_wait(file, sock, wait);
@@ -95,10 +112,7 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 	in = poll_requested_events(wait) & (EPOLLIN | EPOLLRDNORM);
 	if (in)
 		l5_link_arm_rx(l5);
-	says = l5_link_end_visible(l5);
-	mask = l5->boot->ops->poll(file, l5->boot, NULL);
-	if (!says)
-		mask &= ~(EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLHUP);
+	mask = l5_boot_poll(l5, file);
 	if (READ_ONCE(l5->sk.sk_err))
 		mask |= EPOLLERR;
 	readable = l5_poll_readable(l5);
