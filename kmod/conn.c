@@ -53,6 +53,110 @@ static void l5_conn_revoke_work(struct work_struct *work)
 }
 
 /**
+ * l5_conn_hold() - keep the object and its state pages, but not its rings
+ * @conn: the connection, with a reference
+ *
+ * Context: any.
+ */
+void l5_conn_hold(struct l5_conn *conn)
+{
+	refcount_inc(&conn->held);
+}
+
+/**
+ * l5_conn_let_go() - undo l5_conn_hold()
+ * @conn: the connection
+ *
+ * Context: any.
+ */
+void l5_conn_let_go(struct l5_conn *conn)
+{
+	int i;
+
+	if (!refcount_dec_and_test(&conn->held))
+		return;
+	for (i = 0; i < 2; i++) {
+		struct l5_end *end = &conn->end[i];
+
+		if (end->state)
+			l5_page_free(&end->payer, virt_to_page(end->state));
+	}
+	for (i = 0; i < 2; i++)
+		l5_payer_put(&conn->end[i].payer);
+	if (conn->link->free)
+		conn->link->free(conn);
+	kfree(conn);
+}
+
+/* What was reserved for the rings is given back before they are. */
+static void l5_conn_unreserve(struct l5_conn *conn)
+{
+	int i;
+
+	if (conn->paired)
+		atomic_long_dec(&conn->end[0].payer.acct->pairs);
+	l5_unreserve(&conn->end[0].payer, L5_GRANT_PAIR);
+	for (i = 0; i < 2; i++) {
+		struct l5_end *end = &conn->end[i];
+
+		l5_unreserve(&end->payer, end->granted - end->lent - L5_GRANT);
+		l5_unreserve(&conn->end[!i].payer, end->lent);
+	}
+}
+
+static void l5_conn_free_rings(struct rcu_head *rcu)
+{
+	struct l5_conn *conn = container_of(rcu, struct l5_conn, rcu);
+	int i;
+	u32 n;
+
+	for (i = 0; i < 2; i++) {
+		struct l5_end *end = &conn->end[i];
+
+		/* the maker of the connection paid for both */
+		if (end->ctrl)
+			l5_page_free(&conn->end[0].payer,
+				     virt_to_page(end->ctrl));
+		for (n = 0; end->pages && n < end->size >> PAGE_SHIFT; n++)
+			l5_page_free(n < end->lent_pages ?
+				     &conn->end[!i].payer : &end->payer,
+				     end->pages[n]);
+		kvfree(end->pages);
+	}
+	l5_conn_let_go(conn);
+}
+
+/* Nothing but mappings is left, and none of them is to show the rings. */
+static void l5_conn_last_work(struct work_struct *work)
+{
+	struct l5_conn *conn = container_of(work, struct l5_conn, last);
+
+	l5_map_revoke(conn);
+	l5_conn_unreserve(conn);
+	call_rcu(&conn->rcu, l5_conn_free_rings);
+}
+
+/**
+ * l5_conn_put() - drop a reference
+ * @conn: the connection
+ *
+ * Context: any.
+ */
+void l5_conn_put(struct l5_conn *conn)
+{
+	if (!refcount_dec_and_test(&conn->ref))
+		return;
+	/* without a socket there comes no other mapper */
+	if (refcount_read(&conn->held) > 1) {
+		queue_work(l5_wq, &conn->last);
+		return;
+	}
+	l5_conn_unreserve(conn);
+	/* a peer may still be ringing, see l5_bell() */
+	call_rcu(&conn->rcu, l5_conn_free_rings);
+}
+
+/**
  * l5_conn_make() - make a connection that has no rings yet
  * @payer: pays for both ends
  *
@@ -76,9 +180,11 @@ struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 		return ERR_PTR(-ENOMEM);
 	}
 	refcount_set(&conn->ref, 1);
+	refcount_set(&conn->held, 1);
 	INIT_HLIST_NODE(&conn->hash);
 	INIT_LIST_HEAD(&conn->pending);
 	INIT_WORK(&conn->revoke, l5_conn_revoke_work);
+	INIT_WORK(&conn->last, l5_conn_last_work);
 	/* a meeting is on one host; another transport sets a link of its own */
 	conn->link = &l5_shm_link;
 	for (i = 0; i < 2; i++) {
@@ -103,59 +209,6 @@ struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 		conn->end[i].ctrl->rx_wait = 1;
 	}
 	return conn;
-}
-
-static void l5_conn_free_rcu(struct rcu_head *rcu)
-{
-	struct l5_conn *conn = container_of(rcu, struct l5_conn, rcu);
-	int i;
-	u32 n;
-
-	for (i = 0; i < 2; i++) {
-		struct l5_end *end = &conn->end[i];
-
-		/* the maker of the connection paid for both */
-		if (end->ctrl)
-			l5_page_free(&conn->end[0].payer,
-				     virt_to_page(end->ctrl));
-		if (end->state)
-			l5_page_free(&end->payer, virt_to_page(end->state));
-		for (n = 0; end->pages && n < end->size >> PAGE_SHIFT; n++)
-			l5_page_free(n < end->lent_pages ?
-				     &conn->end[!i].payer : &end->payer,
-				     end->pages[n]);
-		kvfree(end->pages);
-	}
-	for (i = 0; i < 2; i++)
-		l5_payer_put(&conn->end[i].payer);
-	if (conn->link->free)
-		conn->link->free(conn);
-	kfree(conn);
-}
-
-/**
- * l5_conn_put() - drop a reference
- * @conn: the connection
- *
- * Context: any.
- */
-void l5_conn_put(struct l5_conn *conn)
-{
-	int i;
-
-	if (!refcount_dec_and_test(&conn->ref))
-		return;
-	if (conn->paired)
-		atomic_long_dec(&conn->end[0].payer.acct->pairs);
-	l5_unreserve(&conn->end[0].payer, L5_GRANT_PAIR);
-	for (i = 0; i < 2; i++) {
-		struct l5_end *end = &conn->end[i];
-
-		l5_unreserve(&end->payer, end->granted - end->lent - L5_GRANT);
-		l5_unreserve(&conn->end[!i].payer, end->lent);
-	}
-	/* a peer may still be ringing, see l5_bell() */
-	call_rcu(&conn->rcu, l5_conn_free_rcu);
 }
 
 /**

@@ -7,6 +7,8 @@
 
 struct l5_conn *l5_conn_make(const struct l5_payer *payer);
 void l5_conn_put(struct l5_conn *conn);
+void l5_conn_hold(struct l5_conn *conn);
+void l5_conn_let_go(struct l5_conn *conn);
 void l5_conn_revoke_later(struct l5_conn *conn);
 struct page *l5_conn_page(struct l5_conn *conn, int end);
 void l5_conn_fix(struct l5_conn *conn, u32 client, u32 server);

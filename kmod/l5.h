@@ -15,10 +15,12 @@
  *             packet leaves, in the task that is charged for it. Holds both
  *             rings. Referenced by the client's l5_sock and, once paired, by
  *             the listener's pending list and then the accepted l5_sock.
- *             Its memory goes with the last reference, an RCU grace period
- *             later. Mappings and pins keep their pages by themselves.
+ *             The rings go with the last reference, an RCU grace period
+ *             later, whatever is mapped by then; the object itself goes with
+ *             the last mapper. Pins keep their pages by themselves.
  *   l5_mapper what one process has mapped of one end. Lives as long as its
- *             mappings do, references the l5_conn and not the socket. Its end
+ *             mappings do, holds the l5_conn and not its rings or a socket,
+ *             or it could have a peer pay for as long as it likes. Its end
  *             tells that the process will not give back a lock word.
  *   a watch   a lock of fcntl()'s kind on the socket's inode. It ends while a
  *             descriptor is being closed, so before the file, and before the
@@ -232,6 +234,7 @@ struct l5_end {
 /**
  * struct l5_conn - a meeting of two ends, and their rings once they have met
  * @ref: see the top of this file
+ * @held: by mappers, and once for all of @ref
  * @hash: in the table while the outcome is open; under the bucket lock
  * @key: what the other end will look for, see rendezvous.c
  * @client: the connecting socket; valid while hashed
@@ -251,10 +254,12 @@ struct l5_end {
  * @link: keeps the rings alike, see link.h
  * @link_data: the transport's own
  * @revoke: see l5_conn_revoke_later(); has a reference while it is queued
+ * @last: takes the rings out of processes that have them still
  * @rcu: delays the end
  */
 struct l5_conn {
 	refcount_t ref;
+	refcount_t held;
 	struct hlist_node hash;
 	u64 key;
 	struct l5_sock *client;
@@ -273,6 +278,7 @@ struct l5_conn {
 	const struct l5_link_ops *link;
 	void *link_data;
 	struct work_struct revoke;
+	struct work_struct last;
 	struct rcu_head rcu;
 };
 

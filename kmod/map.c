@@ -59,12 +59,16 @@ static int l5_mapper_release(struct inode *inode, struct file *file)
 	mutex_lock(&e->map_lock);
 	list_del(&m->view.node);
 	mutex_unlock(&e->map_lock);
-	l5_mapper_died(m, &e->ctrl->tx_lock);
-	l5_mapper_died(m, &e->ctrl->rx_lock);
-	l5_conn_unlocked(m->conn, m->end);
-	/* the process may have died between moving a cursor and ringing */
-	l5_link_ring(m->conn, !m->end, L5_BELL_DATA | L5_BELL_ROOM);
-	l5_conn_put(m->conn);
+	/* else the rings are gone, and no task waits for them */
+	if (refcount_inc_not_zero(&m->conn->ref)) {
+		l5_mapper_died(m, &e->ctrl->tx_lock);
+		l5_mapper_died(m, &e->ctrl->rx_lock);
+		l5_conn_unlocked(m->conn, m->end);
+		/* it may have died between moving a cursor and ringing */
+		l5_link_ring(m->conn, !m->end, L5_BELL_DATA | L5_BELL_ROOM);
+		l5_conn_put(m->conn);
+	}
+	l5_conn_let_go(m->conn);
 	l5_view_close(&m->view);
 	kfree(m);
 	return 0;
@@ -99,7 +103,7 @@ static struct l5_mapper *l5_mapper_new(struct l5_sock *l5)
 	m->mm = current->mm;
 	m->conn = l5->conn;
 	m->end = l5->end;
-	refcount_inc(&m->conn->ref);
+	l5_conn_hold(m->conn);
 	list_add(&m->view.node, &e->mappers);
 	l5_count(l5, L5_STAT_MAPS, 1);
 	return m;
