@@ -327,9 +327,10 @@ static inline int l5_cons_peek(struct l5_cons *c, const __u64 *slot)
 		return 1;
 	/* B, pairs with A */
 	hdr = l5_load_acquire(slot);
+	/* a record that some was taken of cannot be gone, or not have come */
 	if (!hdr)
-		return 0;
-	/* some of the record was taken, so it is longer than that */
+		return c->off ? -1 : 0;
+	/* and it is longer than that */
 	if (!l5_rec_valid(c->size, hdr) || (c->off && c->off >= (__u32)hdr))
 		return -1;
 	c->len = (__u32)hdr;

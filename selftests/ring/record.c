@@ -330,7 +330,7 @@ TEST_F(ring_record, empty)
 /* A record is validated once; later scribbles over its header are not read. */
 TEST_F(ring_record, take)
 {
-	struct l5_cons c = { .head = 4096 - 8, .size = 4096 };
+	struct l5_cons c = { .head = 4096 - 8, .size = 4096 }, next = c;
 	struct l5_ctrl own = { .rx_head = 4096 - 8 };
 	__u64 hdr = RING_VALID(100);
 
@@ -346,6 +346,10 @@ TEST_F(ring_record, take)
 	hdr = 0;
 	ASSERT_EQ(1, l5_cons_peek(&c, &hdr));
 	EXPECT_EQ(60, c.off);
+	/* the next reader has to trust the header, and there is none */
+	ASSERT_EQ(0, l5_cons_load(&next, &own));
+	EXPECT_EQ(60, next.off);
+	EXPECT_EQ(-1, l5_cons_peek(&next, &hdr));
 	EXPECT_EQ(0, l5_cons_take(&c, &own, 39));
 	EXPECT_EQ(l5_rec_size(100), l5_cons_take(&c, &own, 1));
 	EXPECT_EQ(4088 + 112, own.rx_pos);
