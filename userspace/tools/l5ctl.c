@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/kcmp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,12 +19,14 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "../../uapi/l5.h"
 
 #define MODULE		"af_l5"
+#define PROTOCOL	"L5"	/* as in /proc/net/protocols */
 #define REFUSE_PATH	"/sys/module/" MODULE "/parameters/refuse"
 
 /* The files of this network namespace, and the host's. */
@@ -147,43 +150,81 @@ static int command_rules(void)
 }
 
 /*
- * Call @visit for each socket among the descriptors of each process that may be
- * looked at, until it says that it has seen enough of that process.
+ * Call @visit with the directory in /proc of each thread, until it says that it
+ * has seen enough of that process. A process is more than its first thread:
+ * that one may have ended, and any may have a table of descriptors of its own.
  */
-static void each_socket(bool (*visit)(pid_t pid, int fd, unsigned long inode,
+static void each_thread(bool (*visit)(pid_t pid, pid_t tid, const char *path,
 				      void *arg), void *arg)
 {
-	char path[PATH_MAX], link[64];
-	struct dirent *p, *f;
-	DIR *proc, *fds;
-	unsigned long inode;
-	ssize_t n;
+	DIR *proc = opendir("/proc"), *tasks;
+	struct dirent *p, *t;
+	char path[PATH_MAX];
 
-	proc = opendir("/proc");
 	if (!proc)
 		err(1, "/proc");
 	while ((p = readdir(proc))) {
 		if (!isdigit((unsigned char)*p->d_name))
 			continue;
-		snprintf(path, sizeof(path), "/proc/%s/fd", p->d_name);
-		fds = opendir(path);
-		if (!fds)
-			continue;
-		while ((f = readdir(fds))) {
-			n = readlinkat(dirfd(fds), f->d_name, link,
-				       sizeof(link) - 1);
-			if (n < 0)
+		snprintf(path, sizeof(path), "/proc/%s/task", p->d_name);
+		tasks = opendir(path);
+		while (tasks && (t = readdir(tasks))) {
+			if (!isdigit((unsigned char)*t->d_name))
 				continue;
-			link[n] = 0;
-			if (sscanf(link, "socket:[%lu]", &inode) != 1)
-				continue;
-			if (!visit(atoi(p->d_name), atoi(f->d_name), inode,
-				   arg))
+			snprintf(path, sizeof(path), "/proc/%s/task/%s",
+				 p->d_name, t->d_name);
+			if (!visit(atoi(p->d_name), atoi(t->d_name), path, arg))
 				break;
 		}
-		closedir(fds);
+		if (tasks)
+			closedir(tasks);
 	}
 	closedir(proc);
+}
+
+/*
+ * Call @visit for each socket of a thread, with its link in /proc, until it
+ * says that it has seen enough: false, if it did.
+ */
+static bool sockets_of(pid_t pid, const char *thread,
+		       bool (*visit)(pid_t pid, const char *link,
+				     unsigned long inode, void *arg), void *arg)
+{
+	char path[PATH_MAX], link[64];
+	unsigned long inode;
+	struct dirent *f;
+	bool more = true;
+	ssize_t n;
+	DIR *fds;
+
+	snprintf(path, sizeof(path), "%s/fd", thread);
+	fds = opendir(path);
+	while (fds && more && (f = readdir(fds))) {
+		n = readlinkat(dirfd(fds), f->d_name, link, sizeof(link) - 1);
+		if (n < 0)
+			continue;
+		link[n] = 0;
+		if (sscanf(link, "socket:[%lu]", &inode) != 1)
+			continue;
+		snprintf(path, sizeof(path), "%s/fd/%s", thread, f->d_name);
+		more = visit(pid, path, inode, arg);
+	}
+	if (fds)
+		closedir(fds);
+	return more;
+}
+
+/* The thread that was looked at last, and its process. */
+struct seen {
+	pid_t pid;
+	pid_t tid;
+};
+
+/* Does a thread share what was looked at last, as nearly all threads do? */
+static bool shared(const struct seen *seen, pid_t pid, pid_t tid, int what)
+{
+	return seen->pid == pid &&
+	       !syscall(SYS_kcmp, seen->tid, tid, what, 0, 0);
 }
 
 static const char *name_of(pid_t pid)
@@ -213,13 +254,15 @@ struct holders {
 	struct holder *v;
 	size_t n;
 	size_t room;
+	struct seen seen;
 };
 
-static bool add_holder(pid_t pid, int fd, unsigned long inode, void *arg)
+static bool add_holder(pid_t pid, const char *link, unsigned long inode,
+		       void *arg)
 {
 	struct holders *h = arg;
 
-	(void)fd;
+	(void)link;
 	if (h->n == h->room) {
 		h->room = h->room ? 2 * h->room : 256;
 		h->v = reallocarray(h->v, h->room, sizeof(*h->v));
@@ -228,6 +271,16 @@ static bool add_holder(pid_t pid, int fd, unsigned long inode, void *arg)
 	}
 	h->v[h->n++] = (struct holder){ .inode = inode, .pid = pid };
 	return true;
+}
+
+static bool add_thread(pid_t pid, pid_t tid, const char *path, void *arg)
+{
+	struct holders *h = arg;
+
+	if (shared(&h->seen, pid, tid, KCMP_FILES))
+		return true;
+	h->seen = (struct seen){ pid, tid };
+	return sockets_of(pid, path, add_holder, h);
 }
 
 static int by_inode(const void *a, const void *b)
@@ -268,7 +321,7 @@ static int command_list(void)
 
 	if (!f)
 		err(1, LIST_PATH);
-	each_socket(add_holder, &h);
+	each_thread(add_thread, &h);
 	if (h.n)
 		qsort(h.v, h.n, sizeof(*h.v), by_inode);
 	while (fgets(line, sizeof(line), f)) {
@@ -291,64 +344,35 @@ static int command_list(void)
 struct hunt {
 	bool kill;
 	bool tell;
-	pid_t last;
-	int pidfd;
+	struct seen seen;
+	int pidfd;	/* of the process that was seen last */
 	int found;
 };
 
-/* Only the module answers at its level, in whatever namespace it was made. */
-static bool is_ours(int pidfd, int fd)
+/*
+ * Sockets say of what protocol they are, whatever namespace they were made in
+ * and whatever table of descriptors holds them.
+ */
+static bool is_other(pid_t pid, const char *link, unsigned long inode,
+		     void *arg)
 {
-	int own = syscall(SYS_pidfd_getfd, pidfd, fd, 0), what;
-	socklen_t len = sizeof(what);
-	bool ours;
+	char name[16];
+	ssize_t n = getxattr(link, "system.sockprotoname", name, sizeof(name));
 
-	if (own < 0)
-		return false;
-	ours = !getsockopt(own, SOL_L5, L5_TRANSPORT, &what, &len);
-	close(own);
-	return ours;
-}
-
-static void found(struct hunt *h, pid_t pid)
-{
-	h->found++;
-	if (h->tell)
-		fprintf(stderr, "l5ctl: %s(%d) %s\n", name_of(pid), pid,
-			h->kill ? "is killed" : "has a socket or a mapping");
-	if (h->kill && pid != getpid())
-		syscall(SYS_pidfd_send_signal, h->pidfd, SIGKILL, NULL, 0);
-}
-
-static bool hunt_socket(pid_t pid, int fd, unsigned long inode, void *arg)
-{
-	struct hunt *h = arg;
-
+	(void)pid;
 	(void)inode;
-	if (pid == getpid())
-		return false;
-	if (pid != h->last) {
-		if (h->pidfd >= 0)
-			close(h->pidfd);
-		h->pidfd = syscall(SYS_pidfd_open, pid, 0);
-		h->last = pid;
-	}
-	if (h->pidfd < 0)
-		return false;
-	if (!is_ours(h->pidfd, fd))
-		return true;
-	found(h, pid);
-	return false;
+	(void)arg;
+	return n < 0 || strncmp(name, PROTOCOL, n);
 }
 
 /* A mapping outlives the descriptors, and holds the module as well. */
-static bool has_mapping(pid_t pid)
+static bool has_mapping(const char *thread)
 {
-	char path[64], line[PATH_MAX + 128];
+	char path[PATH_MAX], line[PATH_MAX + 128];
 	bool has = false;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	snprintf(path, sizeof(path), "%s/maps", thread);
 	f = fopen(path, "re");
 	while (f && !has && fgets(line, sizeof(line), f))
 		has = strstr(line, " anon_inode:[l5]") ||
@@ -358,32 +382,45 @@ static bool has_mapping(pid_t pid)
 	return has;
 }
 
-static void hunt_mappings(struct hunt *h)
+static void found(struct hunt *h, pid_t pid)
 {
-	DIR *proc = opendir("/proc");
-	struct dirent *p;
+	h->found++;
+	if (h->tell)
+		fprintf(stderr, "l5ctl: %s(%d) %s\n", name_of(pid), pid,
+			h->kill ? "is killed" : "has a socket or a mapping");
+	if (h->kill)
+		syscall(SYS_pidfd_send_signal, h->pidfd, SIGKILL, NULL, 0);
+}
 
-	while (proc && (p = readdir(proc))) {
-		pid_t pid = atoi(p->d_name);
+static bool hunt_thread(pid_t pid, pid_t tid, const char *path, void *arg)
+{
+	struct hunt *h = arg;
+	struct seen last = h->seen;
 
-		if (pid <= 0 || !has_mapping(pid))
-			continue;
+	if (pid == getpid())
+		return false;
+	/* before a look: what is killed must be what was looked at */
+	if (pid != last.pid) {
 		if (h->pidfd >= 0)
 			close(h->pidfd);
 		h->pidfd = syscall(SYS_pidfd_open, pid, 0);
-		h->last = pid;
-		found(h, pid);
 	}
-	if (proc)
-		closedir(proc);
+	h->seen = (struct seen){ pid, tid };
+	if (h->pidfd < 0)
+		return false;
+	if ((shared(&last, pid, tid, KCMP_FILES) ||
+	     sockets_of(pid, path, is_other, NULL)) &&
+	    (shared(&last, pid, tid, KCMP_VM) || !has_mapping(path)))
+		return true;
+	found(h, pid);
+	return false;
 }
 
 static int hunt_all(bool kill, bool tell)
 {
-	struct hunt h = { .kill = kill, .tell = tell, .pidfd = -1, .last = -1 };
+	struct hunt h = { .kill = kill, .tell = tell, .pidfd = -1 };
 
-	each_socket(hunt_socket, &h);
-	hunt_mappings(&h);
+	each_thread(hunt_thread, &h);
 	if (h.pidfd >= 0)
 		close(h.pidfd);
 	return h.found;
