@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "ends.h"
 #include "signals.h"
@@ -242,6 +243,83 @@ SHIM_TEST(close_under_sleeper)
 	pthread_join(t, &ret);
 	ASSERT_EQ(1, (long)ret);
 	SAYS(a, d, "by the other");
+}
+
+static int64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000LL + t.tv_nsec / 1000;
+}
+
+/* Read so much that the socket is mapped on the way. */
+static void *reads_until_mapped(void *arg)
+{
+	struct sleeper *s = arg;
+	long i, n = 0;
+	char c;
+
+	atomic_store(&s->tid, gettid());
+	for (i = 0; i < 4 * SHIM_AFTER; i++)
+		n += read(s->fd, &c, 1);
+	return (void *)n;
+}
+
+/*
+ * A thread changes O_NONBLOCK while another is about to map the socket, at one
+ * moment after the other of the time that this takes. What it said last holds.
+ */
+SHIM_TEST(nonblock_while_mapping)
+{
+	static const char bytes[4 * SHIM_AFTER];
+	int64_t start, took = 0;
+	int a, b, i, maps;
+	void *ret;
+
+	for (i = 0; i <= 64; i++) {
+		bool nonblock = i & 1;
+		struct sleeper s = { 0 };
+		pthread_t t;
+
+		ASSERT_TRUE(shim_pair(L5, &a, &b));
+		ASSERT_EQ(0, fcntl(b, F_SETFL, nonblock ? 0 : O_NONBLOCK));
+		ASSERT_EQ((ssize_t)sizeof(bytes),
+			  write(a, bytes, sizeof(bytes)));
+		maps = shim_maps();
+		s.fd = b;
+		ASSERT_EQ(0, pthread_create(&t, NULL, reads_until_mapped, &s));
+		while (!atomic_load(&s.tid))
+			sched_yield();
+		start = now_us();
+		while (now_us() < start + took * i / 64)
+			;
+		/* the first time shows how long it takes */
+		if (!i)
+			pthread_join(t, &ret);
+		took = i ? took : now_us() - start;
+		ASSERT_EQ(0, fcntl(b, F_SETFL, nonblock ? O_NONBLOCK : 0));
+		if (i)
+			pthread_join(t, &ret);
+		ASSERT_EQ(4 * SHIM_AFTER, (long)ret);
+		ASSERT_EQ(maps + 1, shim_maps());
+		if (nonblock) {
+			/* or it sleeps until this test's time is up */
+			ASSERT_EQ(-1, read(b, buf, 1));
+			ASSERT_EQ(EAGAIN, errno);
+		} else {
+			atomic_store(&s.tid, 0);
+			ASSERT_EQ(0, pthread_create(&t, NULL, reads, &s));
+			while (!atomic_load(&s.tid))
+				sched_yield();
+			ASSERT_TRUE(l5_wait_asleep(s.tid));
+			ASSERT_EQ(1, write(a, "x", 1));
+			pthread_join(t, &ret);
+			ASSERT_EQ(1, (long)ret);
+		}
+		close(a);
+		close(b);
+	}
 }
 
 /* Parent and child use the socket, one after the other and at once. */
