@@ -297,7 +297,7 @@ static void view(unsigned int m, struct fz_view *v)
 	v->tx = beside(map, L5_MMAP_TX, &v->tx_len);
 }
 
-long fz_poke_times(const struct fz_call *c, uint32_t times)
+long fz_poke_until(const struct fz_call *c, const bool *stop)
 {
 	struct fz_view v;
 	volatile long ret = -EFAULT;
@@ -307,13 +307,13 @@ long fz_poke_times(const struct fz_call *c, uint32_t times)
 	if (!map_len(m))
 		return -EINVAL;
 	view(m, &v);
-	FZ_TRY(ret = fz_poke(&v, c->a, c->b, c->v, times));
+	FZ_TRY(ret = fz_poke(&v, c->a, c->b, c->v, stop));
 	return ret;
 }
 
 FZ_DO(poke)
 {
-	return fz_poke_times(c, 1);
+	return fz_poke_until(c, NULL);
 }
 
 FZ_DO(flood)

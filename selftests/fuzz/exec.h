@@ -31,9 +31,6 @@ struct fz_map {
 	uint32_t slot;
 };
 
-/* Longer than what a call has to do that moves a megabyte, on a slow machine */
-#define FZ_BUSY_MS	100
-
 /* No error is as large. */
 #define FZ_ERRORS	540
 
@@ -57,9 +54,10 @@ struct fz_count {
  * @at: the call that each lane is at, and one; 0 before the first
  * @calls: how many were made
  * @programs: how many were run
+ * @rests: a count of looks whether another worker still wants to be alone
  * @running: between the beginning and the end of a program
- * @busy_at: a call of it that kept a CPU for FZ_BUSY_MS, and one; 0: none did
- * @busy_ms: how long
+ * @busy_at: the one of its short calls that kept a CPU for longest
+ * @busy_us: how long
  * @changed: what proc.c has to take back when it ends
  * @complaint: of the kernel, empty if there was none
  * @count: of each kind of call
@@ -69,13 +67,22 @@ struct fz_log {
 	uint32_t at[FZ_LANES];
 	uint64_t calls;
 	uint64_t programs;
+	uint64_t rests;
 	uint32_t running;
 	uint32_t busy_at;
-	uint32_t busy_ms;
+	uint32_t busy_us;
 	uint32_t changed;
 	char complaint[200];
 	struct fz_count count[FZ_OP_COUNT];
 };
+
+/**
+ * enum fz_without - what of a program is left out
+ * @FZ_WHOLE: nothing
+ * @FZ_NO_HANDS: no thread pokes meanwhile
+ * @FZ_NO_LANES: that, and all calls are made by one thread
+ */
+enum fz_without { FZ_WHOLE, FZ_NO_HANDS, FZ_NO_LANES };
 
 /**
  * struct fz_world - what is the same for all workers of a run
@@ -86,7 +93,7 @@ struct fz_log {
  * @home: the first
  * @ticks_ms: so often a call that sleeps is interrupted
  * @trace: print each call and what it returned
- * @alone: all calls of a program by one thread, and no thread pokes meanwhile
+ * @without: what of programs is left out
  */
 struct fz_world {
 	int family;
@@ -96,7 +103,7 @@ struct fz_world {
 	int home;
 	int ticks_ms;
 	bool trace;
-	bool alone;
+	enum fz_without without;
 };
 
 extern struct fz_world fz_world;
@@ -217,8 +224,11 @@ FZ_DO(sleep);
 FZ_DO(uring);
 FZ_DO(destroy);
 
+/* Does a thread poke while it runs? */
+bool fz_has_hands(const struct fz_prog *p);
+
 /* A poke, again and again, as fast as it goes */
-long fz_poke_times(const struct fz_call *c, uint32_t times);
+long fz_poke_until(const struct fz_call *c, const bool *stop);
 
 /* Put back what calls changed that outlives their program. */
 void fz_proc_begin(void);

@@ -474,6 +474,7 @@ static void gen_hammer(struct model *m, struct fz_call *c)
 		c->b = FZ_WORD_LOCK_KERNEL + pick(m, 4);
 	}
 	m->last = m->mapped_of[c->t % FZ_MAPS];
+	m->fights = 6;
 }
 
 static void gen_flood(struct model *m, struct fz_call *c)
@@ -713,7 +714,11 @@ void gen_call(struct model *m, struct fz_call *c, bool lanes)
 	uint32_t lane;
 
 	memset(c, 0, sizeof(*c));
-	c->op = some_op(m, lanes);
+	if (m->fights && m->fights-- && once(m, 2) &&
+	    m->has[m->last] & HAS_CONN)
+		c->op = once(m, 2) ? FZ_SEND : FZ_RECV;
+	else
+		c->op = some_op(m, lanes);
 	gen_words(m, c);
 	lane = pick(m, FZ_LANES);
 	if (c->op != FZ_SPAWN && m->lanes & 1 << lane)

@@ -29,6 +29,7 @@
  * @mapped: a mapping is likely there
  * @mapped_of: of the end in that slot
  * @last: the slot that was used last: what comes next is about it, often
+ * @fights: so many of the next calls may take a lock that is hammered at
  * @peer: the slot of the other end of a pair, or the listener that it dialled
  * @queued: there is something to read
  * @pending: connections that wait for accept()
@@ -42,6 +43,7 @@ struct model {
 	bool mapped[FZ_MAPS];
 	uint8_t mapped_of[FZ_MAPS];
 	uint8_t last;
+	uint8_t fights;
 	uint8_t peer[FZ_SLOTS];
 	bool queued[FZ_SLOTS];
 	uint8_t pending[FZ_SLOTS];

@@ -32,6 +32,7 @@ static const struct option options[] = {
 	{ "trace", no_argument, NULL, 'T' },
 	{ "rdma", no_argument, NULL, 'R' },
 	{ "stats", no_argument, NULL, 'C' },
+	{ "held", no_argument, NULL, 'H' },
 	{ "print", no_argument, NULL, 'P' },
 	{ "selftest", no_argument, NULL, 'S' },
 	{ }
@@ -54,6 +55,7 @@ static void usage(void)
 	      "  --plain        TCP and AF_UNIX in place of AF_L5\n"
 	      "  --trace        print each call and what it returned\n"
 	      "  --rdma         over an RDMA device of this machine, one worker\n"
+	      "  --held         look for calls that are held by threads that write\n"
 	      "  --stats        say which calls were made, and what came of it\n"
 	      "  --print        print programs instead of running them\n"
 	      "  --selftest     of the generator\n", stderr);
@@ -204,6 +206,9 @@ int main(int argc, char **argv)
 			break;
 		case 'T':
 			fz_world.trace = true;
+			break;
+		case 'H':
+			plan.held = true;
 			break;
 		case 'C':
 			plan.stats = true;

@@ -30,8 +30,23 @@
 #define WRITTEN		4
 #define WRITTEN_SIZE	8192
 
-/* So often a program runs again of which a call kept a CPU for long. */
-#define BUSY_TIMES	20U
+/* How long a program of another worker is waited for */
+#define ALONE_MS	(2000 * l5_slow())
+
+/* Longer than what a call has to do that moves a megabyte, on a slow machine */
+#define BUSY_US		100000
+/* The same if a thread pokes meanwhile: it is compared with none that does. */
+#define HELD_US		1000
+/* Some of that are enough to look, when others want the processors, too. */
+#define HELD_SOME_US	600
+/* So often a program runs again, with others and without. */
+#define BUSY_TIMES	40
+/* Less often if it never is busy. */
+#define BUSY_LOOKS	10
+/* All that, so often */
+#define BUSY_ROUNDS	3
+/* So much longer than without others it has to take. */
+#define BUSY_RATIO	3
 
 /* In memory that all generations share */
 struct shared {
@@ -40,6 +55,7 @@ struct shared {
 	uint32_t restarts;
 	uint32_t checks;
 	uint32_t busy;
+	uint32_t alone;
 	struct fz_sums sums[FZ_WORKERS];
 	struct fz_cover cover;
 };
@@ -126,39 +142,107 @@ static bool make_program(unsigned int w, struct fz_prog *p)
 	return true;
 }
 
-/* Is a call of it slow in each fourth run, and never with a single thread? */
-static bool busy_by_others(const struct fz_prog *p)
+/*
+ * A worker that has to know how long something takes has the machine for
+ * itself: the others rest between two programs. False if it is another's.
+ */
+static bool alone_begin(unsigned int w)
 {
-	unsigned int i, n = 0, alone = 0;
+	uint32_t none = 0;
+	int64_t end = l5_now_ms() + ALONE_MS;
+	unsigned int i;
+
+	if (!__atomic_compare_exchange_n(&shared->alone, &none, w + 1, false,
+					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		return false;
+	for (i = 0; i < plan->workers; i++)
+		while (i != w && __atomic_load_n(&shared->log[i].running,
+						 __ATOMIC_SEQ_CST) &&
+		       l5_now_ms() < end)
+			usleep(1000);
+	return true;
+}
+
+/* Also for a worker that died of it */
+static void alone_end(unsigned int w)
+{
+	uint32_t own = w + 1;
+
+	__atomic_compare_exchange_n(&shared->alone, &own, 0, false,
+				    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+static void let_others(struct fz_log *log)
+{
+	while (__atomic_load_n(&shared->alone, __ATOMIC_SEQ_CST)) {
+		log->rests++;
+		usleep(1000);
+	}
+}
+
+static int larger_first(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x < y) - (x > y);
+}
+
+/*
+ * Does a call of it keep a CPU for @us or longer in each eighth run, and
+ * several times as long as ever without the others? Ever: but for one run.
+ */
+static bool busy_by_others(const struct fz_prog *p, enum fz_without without,
+			   uint32_t us)
+{
+	uint32_t whole[BUSY_TIMES], alone[BUSY_TIMES];
+	unsigned int i, n = 0;
 
 	for (i = 0; i < BUSY_TIMES; i++) {
 		fz_exec(p);
-		n += fz_log->busy_at != 0;
-		fz_world.alone = true;
+		whole[i] = fz_log->busy_us;
+		n += whole[i] >= us;
+		if (!n && i >= BUSY_LOOKS)
+			return false;
+		fz_world.without = without;
 		fz_exec(p);
-		alone += fz_log->busy_at != 0;
-		fz_world.alone = false;
+		fz_world.without = FZ_WHOLE;
+		alone[i] = fz_log->busy_us;
 	}
-	return n * 4 >= BUSY_TIMES && !alone;
+	qsort(whole, BUSY_TIMES, sizeof(*whole), larger_first);
+	qsort(alone, BUSY_TIMES, sizeof(*alone), larger_first);
+	i = BUSY_TIMES / 8 - 1;
+	return whole[i] >= us && whole[i] >= BUSY_RATIO * alone[1];
 }
 
 /*
  * A call that kept a CPU for long. A machine that stands still does that, too,
- * but to any call; a call that turns round in the kernel for as long as another
- * lane likes does it only if there is such a lane. A call that does so by
- * itself is left to what looks for those that hang.
+ * but to any call; a call that turns round in the kernel for as long as others
+ * like does it only if there are others: threads that poke, or lanes. A call
+ * that does so by itself is left to what looks for those that hang.
  */
-static bool busy_again(const struct fz_prog *p)
+static bool busy(unsigned int w, const struct fz_prog *p)
 {
-	uint32_t at = fz_log->busy_at - 1, ms = fz_log->busy_ms;
+	bool hands = plan->held && fz_has_hands(p), again = true;
+	uint32_t some = (hands ? HELD_SOME_US : BUSY_US) * l5_slow();
+	uint32_t most = (hands ? HELD_US : BUSY_US) * l5_slow();
+	uint32_t at = fz_log->busy_at, us = fz_log->busy_us;
+	unsigned int i;
 
+	if (us < some)
+		return false;
 	shared->busy++;
-	if (!busy_by_others(p) || !busy_by_others(p))
+	if (!alone_begin(w))
+		return false;
+	for (i = 0; i < BUSY_ROUNDS && again; i++)
+		again = busy_by_others(p, hands ? FZ_NO_HANDS : FZ_NO_LANES,
+				       most);
+	alone_end(w);
+	if (!again)
 		return false;
 	fz_log->at[p->call[at].lane] = at + 1;
 	snprintf(fz_log->complaint, sizeof(fz_log->complaint),
-		 "%s keeps a CPU for as long as others like, once %u ms",
-		 fz_op_name[p->call[at].op], ms);
+		 "%s keeps a CPU for as long as others like, once %u us",
+		 fz_op_name[p->call[at].op], us);
 	return true;
 }
 
@@ -199,13 +283,14 @@ static void worker(unsigned int w, int dir)
 	}
 	fz_kmsg_begin();
 	while (l5_now_ms() < end && !enough() && make_program(w, &p)) {
+		let_others(fz_log);
 		write_down(w, &p);
 		if (fz_exec(&p) && !plan->one)
 			fz_cover_keep(&shared->cover, &p);
 		if (fz_kmsg_complains(fz_log->complaint,
 				      sizeof(fz_log->complaint)))
 			_exit(3);
-		if (fz_log->busy_at && busy_again(&p))
+		if (busy(w, &p))
 			_exit(4);
 	}
 	_exit(0);
@@ -249,7 +334,8 @@ static int wait_worker(unsigned int w, pid_t pid, bool *hung)
 
 	*hung = false;
 	while (!waitpid(pid, &status, WNOHANG)) {
-		now = shared->log[w].calls + shared->log[w].programs;
+		now = shared->log[w].calls + shared->log[w].programs +
+		      shared->log[w].rests;
 		if (now != last) {
 			last = now;
 			since = l5_now_ms();
@@ -378,6 +464,7 @@ static bool batch(unsigned int w, int dir)
 		return false;
 	shared->restarts++;
 	status = wait_worker(w, pid, &hung);
+	alone_end(w);
 	if (hung || status == -1)
 		return false;
 	if (status) {

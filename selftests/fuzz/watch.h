@@ -24,6 +24,7 @@
  * @times: how often; then also of programs made by the seed
  * @from: the number of the first one
  * @brief: have less patience, and say less: this run is one of many tries
+ * @held: look for short calls that threads keep busy which write to memory
  * @stats: say at the end what the run was made of
  * @dir: where the last programs of each worker are written, or NULL
  */
@@ -38,6 +39,7 @@ struct fz_plan {
 	uint64_t times;
 	uint64_t from;
 	bool brief;
+	bool held;
 	bool stats;
 	const char *dir;
 };

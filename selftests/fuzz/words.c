@@ -140,22 +140,22 @@ static uint32_t *short_at(struct fz_view *v, uint32_t where)
 }
 
 long fz_poke(struct fz_view *v, uint32_t where, uint32_t what, uint64_t chance,
-	     uint32_t times)
+	     const bool *stop)
 {
 	uint64_t w = word(v, what, chance), *l;
-	uint32_t i, *s;
+	uint32_t *s;
 
 	where %= FZ_WHERES;
 	l = long_at(v, where, chance);
 	s = l ? NULL : short_at(v, where);
 	if (!l && !s)
 		return -EINVAL;
-	for (i = 0; i < times; i++) {
+	do {
 		if (l)
 			l5_store_release(l, w);
 		else
 			l5_store(s, (uint32_t)w);
-	}
+	} while (stop && !l5_load(stop));
 	return 0;
 }
 

@@ -27,11 +27,11 @@ struct fz_view {
 };
 
 /*
- * One word, the same one @times: an &enum fz_where, an &enum fz_word, chance.
- * May fault.
+ * One word: an &enum fz_where, an &enum fz_word, chance. Once, or the same one
+ * until @stop says so. May fault.
  */
 long fz_poke(struct fz_view *v, uint32_t where, uint32_t what, uint64_t chance,
-	     uint32_t times);
+	     const bool *stop);
 
 /* @n records of @len bytes where the peer reads, and the tail behind them */
 long fz_flood(struct fz_view *v, uint32_t n, uint32_t len);
