@@ -138,7 +138,7 @@ static bool l5_reset_told(struct l5_sock *l5)
 static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 {
 	long timeo = sock_sndtimeo(&l5->sk, msg->msg_flags & MSG_DONTWAIT);
-	bool waited = false;
+	struct l5_rounds rounds = { };
 	size_t done = 0;
 	ssize_t n;
 	int err;
@@ -172,7 +172,7 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 			n = l5_ring_write(l5, &msg->msg_iter);
 			if (n > 0) {
 				done += n;
-				waited = false;
+				rounds.on = false;
 			}
 		} while (n > 0 && msg_data_left(msg));
 		l5_ring_unlock(l5, L5_LOCK_TX);
@@ -184,11 +184,10 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 		if (n == -EAGAIN) {
 			/* a call that may not wait has armed it for an edge */
 			sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &l5->sk);
-			n = waited ? l5_again(timeo) : 0;
+			n = l5_again(&rounds, &timeo);
 			if (!n)
 				n = l5_sleep(l5, &timeo, l5_link_arm_tx,
 					     l5_tx_ready(l5));
-			waited = true;
 		}
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
@@ -412,7 +411,7 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	size_t target = sock_rcvlowat(&l5->sk, flags & MSG_WAITALL, len);
 	bool peek = flags & MSG_PEEK, ended;
 	bool discard = flags & MSG_TRUNC && l5->bops->counts;
-	bool waited = false;
+	struct l5_rounds rounds = { };
 	size_t done = 0;
 	ssize_t n;
 
@@ -448,7 +447,7 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		    fatal_signal_pending(current))
 			return done;
 		if (n > 0) {
-			waited = false;
+			rounds.on = false;
 			continue;
 		}
 		if (ended && done)
@@ -456,17 +455,16 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		if (ended) {
 			n = l5_shm_rx_end(l5, msg, len, flags);
 			if (n == -EAGAIN)
-				n = l5_again(timeo) ?: 1;
+				n = l5_again(&rounds, &timeo) ?: 1;
 			if (n <= 0)
 				return n;
 			continue;
 		}
-		n = waited ? l5_again(timeo) : 0;
+		n = l5_again(&rounds, &timeo);
 		if (!n)
 			n = l5_wait_rx(l5, &timeo, !done, peek ? done : 0);
 		if (n)
 			return done ?: n;
-		waited = true;
 	}
 }
 
@@ -497,6 +495,8 @@ static bool l5_wants_inq(const struct l5_sock *l5, const struct msghdr *msg)
 static int l5_moving_wait_rx(struct l5_sock *l5, long *timeo, size_t seen)
 {
 	DEFINE_WAIT_FUNC(wait, woken_wake_function);
+	unsigned long start = jiffies;
+	long all = *timeo;
 	int err = 0;
 
 	add_wait_queue(sk_sleep(&l5->sk), &wait);
@@ -507,7 +507,8 @@ static int l5_moving_wait_rx(struct l5_sock *l5, long *timeo, size_t seen)
 			err = sock_intr_errno(*timeo);
 		if (err)
 			break;
-		*timeo = wait_woken(&wait, TASK_INTERRUPTIBLE, *timeo);
+		wait_woken(&wait, TASK_INTERRUPTIBLE, *timeo);
+		*timeo = l5_time_left(start, all);
 	}
 	remove_wait_queue(sk_sleep(&l5->sk), &wait);
 	return err;

@@ -10,9 +10,8 @@
 #include "lock.h"
 #include "mapper.h"
 #include "pages.h"
+#include "wait.h"
 
-/* How long a call that may not wait waits for what is held for a moment. */
-#define L5_LOCK_PATIENCE	(HZ / 20)
 /* Looks at a mutex before the first nap, about as long as a short copy. */
 #define L5_LOCK_LOOKS		200
 /* The longest nap, since a process may forget to wake, or forge the bit */
@@ -23,9 +22,6 @@
  * @start: jiffies when it began
  * @timeo: jiffies that it may take; MAX_SCHEDULE_TIMEOUT: without end
  * @intr: whether a signal that does not kill ends the wait
- *
- * The time is that of the clock, not what was slept: a word that others change
- * at each look lets no task sleep.
  */
 struct l5_patience {
 	unsigned long start;
@@ -46,11 +42,7 @@ static struct mutex *l5_lock_mutex(struct l5_sock *l5, int dir)
 /* The time that is left, jiffies; 0: none. */
 static long l5_patience_left(const struct l5_patience *p)
 {
-	unsigned long gone = jiffies - p->start;
-
-	if (p->timeo == MAX_SCHEDULE_TIMEOUT)
-		return p->timeo;
-	return gone < (unsigned long)p->timeo ? p->timeo - (long)gone : 0;
+	return l5_time_left(p->start, p->timeo);
 }
 
 /* Is the wait over? 0 if not, else -EAGAIN, or as sock_intr_errno(). */
@@ -215,7 +207,7 @@ static int l5_ring_lock_slow(struct l5_sock *l5, int dir, long *timeo)
 {
 	struct l5_patience p = {
 		.start = jiffies,
-		.timeo = abs(*timeo) ?: L5_LOCK_PATIENCE,
+		.timeo = abs(*timeo) ?: L5_PATIENCE,
 		.intr = *timeo > 0,
 	};
 	struct mutex *mutex = l5_lock_mutex(l5, dir);
@@ -257,7 +249,7 @@ static int l5_ring_lock_slow(struct l5_sock *l5, int dir, long *timeo)
  * @dir: L5_LOCK_TX or L5_LOCK_RX
  * @timeo: jiffies to wait for a process that holds the word, or a call that
  *	holds the mutex, or a signal; what is left of them on return. 0, of a
- *	call that may not wait, is still L5_LOCK_PATIENCE, as for any lock; if
+ *	call that may not wait, is still L5_PATIENCE, as for any lock; if
  *	it is negative only a signal that kills ends the wait
  *
  * Return: 0, -EAGAIN, as sock_intr_errno(), or -EPROTO if the cursors make no

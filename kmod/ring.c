@@ -130,7 +130,9 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
  * A filter of system calls may refuse the call that rings to a process that
  * mapped this end. The process was about to ring since it had seen the peer's
  * wait word, and only a ring clears that word; so no barrier is needed here.
- * The peer's words are a hint: a lie has the peer woken for nothing.
+ * The words are a hint, and may be lies that two ends tell of each other. So a
+ * peer on this host is asked what it would find: a task that polls both ends
+ * would go on waking itself, and does not look at the time meanwhile.
  *
  * Context: process.
  */
@@ -139,6 +141,7 @@ void l5_ring_owed(struct l5_sock *l5)
 	const struct l5_ctrl *own = l5_own(l5)->ctrl;
 	struct l5_end *peer = l5_peer(l5);
 	const struct l5_ctrl *ctrl = peer->ctrl;
+	struct sock *sk;
 	int bells = 0;
 
 	if (l5_wants_data(ctrl) &&
@@ -146,7 +149,16 @@ void l5_ring_owed(struct l5_sock *l5)
 		bells |= L5_BELL_DATA;
 	if (l5_wants_room(ctrl, l5_load(&own->rx_head), peer->size))
 		bells |= L5_BELL_ROOM;
-	if (unlikely(bells))
+	if (likely(!bells))
+		return;
+	rcu_read_lock();
+	sk = rcu_dereference(peer->sk);
+	if (sk && !l5_ring_readable(l5_sk(sk)))
+		bells &= ~L5_BELL_DATA;
+	if (sk && !l5_ring_writable(l5_sk(sk)))
+		bells &= ~L5_BELL_ROOM;
+	rcu_read_unlock();
+	if (bells)
 		l5_link_ring(l5->conn, !l5->end, bells);
 }
 

@@ -21,20 +21,34 @@ static bool l5_rx_ready(struct l5_sock *l5, size_t seen)
 }
 
 /**
- * l5_again() - before a look that does not sleep
- * @timeo: jiffies that the call may take
+ * l5_again() - before a look that may not sleep
+ * @r: of the call; its @on is cleared when the call gets on
+ * @timeo: jiffies that the call may take, and what is left of them
  *
- * The ring was found empty, or full, after it had been said that it was not.
- * Other processes that share the socket may have been faster, again and again;
- * or they write to the cursors, so that the question and the look see different
- * things. No such round sleeps, so each looks for signals by itself.
+ * The ring was found empty, or full, maybe after it had been said that it was
+ * not. Other processes that share the socket may have been faster, again and
+ * again; or they write to the cursors, so that the question and the look see
+ * different things. No such round sleeps, so each looks for signals and at the
+ * time by itself.
  *
- * Return: 0, or as sock_intr_errno() if there is a signal.
+ * Return: 0, -EAGAIN if the time is over, or as sock_intr_errno() if there is a
+ * signal.
  */
-int l5_again(long timeo)
+int l5_again(struct l5_rounds *r, long *timeo)
 {
+	long left;
+
+	if (!r->on) {
+		*r = (struct l5_rounds){ jiffies, *timeo ?: L5_PATIENCE, true };
+		return 0;
+	}
 	cond_resched();
-	return signal_pending(current) ? sock_intr_errno(timeo) : 0;
+	if (signal_pending(current))
+		return sock_intr_errno(*timeo);
+	left = l5_time_left(r->start, r->timeo);
+	if (*timeo)
+		*timeo = min(*timeo, left);
+	return left ? 0 : -EAGAIN;
 }
 
 /*

@@ -9,6 +9,35 @@
 #include "link.h"
 #include "netns.h"
 
+/* How long a call that may not wait goes on for what others change. */
+#define L5_PATIENCE	(HZ / 20)
+
+/**
+ * struct l5_rounds - how often a call found nothing since it last got on
+ * @start: jiffies when it first did
+ * @timeo: jiffies that it might take from then on
+ * @on: whether it has
+ */
+struct l5_rounds {
+	unsigned long start;
+	long timeo;
+	bool on;
+};
+
+/*
+ * What is left of @timeo jiffies since @start; 0: nothing. The time is that of
+ * the clock, not what was slept: a task that others wake again and again, or
+ * whose look and whose question see different things, does not sleep.
+ */
+static inline long l5_time_left(unsigned long start, long timeo)
+{
+	unsigned long gone = jiffies - start;
+
+	if (timeo == MAX_SCHEDULE_TIMEOUT)
+		return timeo;
+	return gone < (unsigned long)timeo ? timeo - (long)gone : 0;
+}
+
 /*
  * Sleep until there is something to do. The wait word is armed before the look
  * that decides to sleep: see l5_ring.h, E and F. If the ring is ready at once
@@ -18,7 +47,8 @@
  */
 #define l5_sleep(l5, timeo, arm, ready) ({				\
 	struct l5_sock *__l5 = (l5);					\
-	long *__timeo = (timeo);					\
+	long *__timeo = (timeo), __all = *__timeo;			\
+	unsigned long __start = jiffies;				\
 	DEFINE_WAIT_FUNC(__wait, woken_wake_function);			\
 	int __err = 0;							\
 									\
@@ -34,8 +64,8 @@
 		if (__err)						\
 			break;						\
 		l5_count(__l5, L5_STAT_SLEEPS, 1);			\
-		*__timeo = wait_woken(&__wait, TASK_INTERRUPTIBLE,	\
-				      *__timeo);			\
+		wait_woken(&__wait, TASK_INTERRUPTIBLE, *__timeo);	\
+		*__timeo = l5_time_left(__start, __all);		\
 	}								\
 	remove_wait_queue(sk_sleep(&__l5->sk), &__wait);		\
 	__err;								\
@@ -50,7 +80,7 @@ static inline void l5_awaits_no_more(struct l5_sock *l5)
 	WRITE_ONCE(l5->got_tail, l5_load(&ctrl->tx_tail));
 }
 
-int l5_again(long timeo);
+int l5_again(struct l5_rounds *r, long *timeo);
 void l5_poll_spin(struct l5_sock *l5, struct file *file);
 void l5_poll_done(struct l5_sock *l5);
 int l5_wait_rx(struct l5_sock *l5, long *timeo, bool may_spin, size_t seen);

@@ -30,17 +30,23 @@ bool fz_map_begin(void)
 }
 
 /*
- * In one step, so that nothing else gets the place. A call that fails for want
- * of memory, as a program may have asked for, fails once.
+ * In one step, so that nothing else gets the place: the stack of a thread would
+ * go with what is mapped there next. A call that fails for want of memory, as a
+ * program may have asked for, fails once.
  */
-static void vacate(unsigned int m)
+static void nothing_at(uint8_t *at, size_t len)
 {
 	int i;
 
 	for (i = 0; i < 3; i++)
-		if (mmap(fz_at(m), FZ_ROOM, PROT_NONE, NOTHING | MAP_FIXED,
-			 -1, 0) != MAP_FAILED)
+		if (mmap(at, len, PROT_NONE, NOTHING | MAP_FIXED, -1, 0) !=
+		    MAP_FAILED)
 			break;
+}
+
+static void vacate(unsigned int m)
+{
+	nothing_at(fz_at(m), FZ_ROOM);
 	__atomic_store_n(&fz_map[m % FZ_MAPS].len, 0, __ATOMIC_RELAXED);
 }
 
@@ -214,7 +220,7 @@ FZ_DO(munmap)
 	if (munmap(at, len))
 		return -errno;
 	/* a mapping that can be cut in two was none of a ring's */
-	mmap(at, len, PROT_NONE, NOTHING | MAP_FIXED, -1, 0);
+	nothing_at(at, len);
 	return 0;
 }
 
@@ -248,7 +254,7 @@ FZ_DO(madvise)
 FZ_DO(mremap)
 {
 	uint8_t *at = fz_at(c->t), *to = fz_at(c->t + 1);
-	size_t len = map_len(c->t);
+	size_t len = map_len(c->t), half;
 	void *p;
 
 	if (!len)
@@ -257,13 +263,24 @@ FZ_DO(mremap)
 	case 0:
 		return FZ_RET((long)mremap(at, len, len + 4096, 0)) < 0;
 	case 1:
-		return FZ_RET((long)mremap(at, len, len / 2, 0)) < 0;
+		half = (len / 2 + 4095) & ~4095UL;
+		p = mremap(at, len, half, 0);
+		if (p == MAP_FAILED)
+			return -errno;
+		if (half < len)
+			nothing_at(at + half, len - half);
+		return 0;
 	default:
 		/* moved, or once more elsewhere */
 		p = mremap(at, c->a & 1 ? 0 : len, len,
 			   MREMAP_MAYMOVE | MREMAP_FIXED, to);
-		if (p == MAP_FAILED)
-			return -errno;
+		if (p == MAP_FAILED) {
+			long err = -errno;
+
+			/* what was there may have gone by then */
+			vacate(c->t + 1);
+			return err;
+		}
 		fz_map[(c->t + 1) % FZ_MAPS] = fz_map[c->t % FZ_MAPS];
 		if (!(c->a & 1))
 			vacate(c->t);

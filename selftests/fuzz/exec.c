@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <ucontext.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -123,13 +124,19 @@ void *fz_buf(unsigned int kind, size_t len)
 
 /* --- signals */
 
-static void on_fault(int sig)
+static void on_fault(int sig, siginfo_t *info, void *context)
 {
+	const ucontext_t *at = context;
+
 	if (fz_jumps) {
 		fz_jumps = 0;
 		siglongjmp(fz_jump, 1);
 	}
 	/* a bug of ours: as if there were no handler, and told */
+	fprintf(stderr, "# fuzz: signal %d, %p, by %+ld of on_fault(), stack %p\n",
+		sig, info->si_addr,
+		(long)at->uc_mcontext.gregs[REG_RIP] - (long)on_fault,
+		(void *)at->uc_mcontext.gregs[REG_RSP]);
 	signal(sig, SIG_DFL);
 	syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), sig);
 }
@@ -141,8 +148,8 @@ static void on_signal(int sig)
 
 static void signals(void)
 {
-	struct sigaction fault = { .sa_handler = on_fault,
-				   .sa_flags = SA_NODEFER };
+	struct sigaction fault = { .sa_sigaction = on_fault,
+				   .sa_flags = SA_NODEFER | SA_SIGINFO };
 	struct sigaction other = { .sa_handler = on_signal };
 
 	sigaction(SIGSEGV, &fault, NULL);

@@ -233,4 +233,64 @@ TEST_F_TIMEOUT(map_bell, for_what_was_read, 120)
 	EXPECT_EQ(0, recv(self->fd[0], &c, 1, 0));
 }
 
+/**
+ * struct ringer - threads that ring as fast as they can, without news
+ * @thread: the threads
+ * @fd: on which socket
+ * @stop: told by the test
+ * @ended: a thread gave up by itself
+ */
+struct ringer {
+	pthread_t thread[2];
+	int fd;
+	bool stop;
+	bool ended;
+};
+
+static void *ring_for_nothing(void *arg)
+{
+	struct ringer *r = arg;
+	int64_t end = l5_now_ms() + MAP_LONG_MS;
+
+	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED)) {
+		ioctl(r->fd, L5_IOC_DOORBELL, L5_BELL_DATA | L5_BELL_ROOM);
+		if (l5_now_ms() > end) {
+			__atomic_store_n(&r->ended, true, __ATOMIC_RELAXED);
+			break;
+		}
+	}
+	return NULL;
+}
+
+/* A call that is woken for nothing, again and again, keeps its time-out. */
+TEST_F_TIMEOUT(map_bell, for_nothing, 300)
+{
+	struct timeval t = { .tv_usec = 100000 };
+	struct ringer r = { .fd = self->fd[0] };
+	char c;
+	int i;
+
+	ASSERT_EQ(0, setsockopt(self->fd[1], SOL_SOCKET, SO_RCVTIMEO, &t,
+				sizeof(t)));
+	ASSERT_EQ(0, setsockopt(self->fd[1], SOL_SOCKET, SO_SNDTIMEO, &t,
+				sizeof(t)));
+	while (send(self->fd[1], big, sizeof(big), MSG_DONTWAIT) > 0)
+		;
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, pthread_create(&r.thread[i], NULL,
+					    ring_for_nothing, &r));
+	for (i = 0; i < 10; i++) {
+		ASSERT_EQ(-1, recv(self->fd[1], &c, 1, 0));
+		ASSERT_EQ(EAGAIN, errno);
+		ASSERT_EQ(-1, send(self->fd[1], big, 1, 0));
+		ASSERT_EQ(EAGAIN, errno);
+		ASSERT_FALSE(__atomic_load_n(&r.ended, __ATOMIC_RELAXED)) {
+			TH_LOG("round %d took as long as the ringing", i);
+		}
+	}
+	__atomic_store_n(&r.stop, true, __ATOMIC_RELAXED);
+	for (i = 0; i < 2; i++)
+		pthread_join(r.thread[i], NULL);
+}
+
 TEST_HARNESS_MAIN

@@ -450,4 +450,46 @@ TEST_F_TIMEOUT(map_poll, stuck_sender, 600)
 	EXPECT_FALSE(hear(self->s));
 }
 
+/* Say at an end that its peer has bytes to read. */
+static bool lie(int fd)
+{
+	struct mapping m;
+
+	if (mapping_open(&m, fd))
+		return false;
+	l5_store(&m.own->tx_tail, l5_load(&m.own->tx_tail) + L5_HDR);
+	mapping_close(&m);
+	return true;
+}
+
+/*
+ * Words of both ends say that the other one is to be woken, for nothing. A task
+ * that asks for both does not go on waking itself.
+ */
+TEST_F_TIMEOUT(map_poll, lies_of_both, 120)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	struct pollfd p[2] = {
+		{ .fd = self->c, .events = POLLIN },
+		{ .fd = self->s, .events = POLLIN },
+	};
+	struct timeval tv = { .tv_usec = 50000 };
+	fd_set in;
+
+	ASSERT_TRUE(lie(self->c));
+	ASSERT_TRUE(lie(self->s));
+	FD_ZERO(&in);
+	FD_SET(self->c, &in);
+	FD_SET(self->s, &in);
+	ASSERT_EQ(0, epoll_ctl(self->ep, EPOLL_CTL_ADD, self->s, &ev));
+	catch_signal(SIGALRM, 0);
+	alarm(10 * l5_slow());
+	EXPECT_EQ(0, poll(p, 2, 50));
+	alarm(10 * l5_slow());
+	EXPECT_EQ(0, epoll_wait(self->ep, &ev, 1, 50));
+	alarm(10 * l5_slow());
+	EXPECT_EQ(0, select(self->c + self->s + 1, &in, NULL, NULL, &tv));
+	alarm(0);
+}
+
 TEST_HARNESS_MAIN
