@@ -100,19 +100,21 @@ static uint32_t ready_events(const struct reg *r, unsigned int ready)
  */
 static uint32_t reg_events(const struct reg *r, const struct sock *s)
 {
-	unsigned int in = r->events & IN_EVENTS ? L5_READY_IN : 0;
-	unsigned int out = r->events & OUT_EVENTS ? L5_READY_OUT : 0;
-	bool edge = r->events & EPOLLET;
 	unsigned int ready;
 
-	ready = sock_ready(s, !r->there ? 0 : edge ? in : in | out);
+	if (r->there && r->events & IN_EVENTS)
+		ready = sock_ready(s, L5_READY_IN);
+	else
+		ready = sock_ready(s, 0);
 	if (ready & L5_READY_ASK)
 		return NOT_CLEAN;
-	if (edge && ready & L5_READY_IN) {
-		if (!l5_map_rx_since(s->map, r->tail))
-			return 0;
-		ready |= sock_ready(s, out) & L5_READY_OUT;
-	}
+	if (!r->there)
+		return 0;
+	if (r->events & EPOLLET &&
+	    !(ready & L5_READY_IN && l5_map_rx_since(s->map, r->tail)))
+		return 0;
+	if (r->events & OUT_EVENTS)
+		ready |= sock_ready(s, L5_READY_OUT) & L5_READY_OUT;
 	return ready_events(r, ready);
 }
 
@@ -485,6 +487,10 @@ static ssize_t ep_rest(struct l5_wait *w, ssize_t why)
 	return t.rings && call_left(c, l5_map_now()) ? L5_TRY_AGAIN : 0;
 }
 
+/*
+ * All of them; @c has the arguments and the time-out. The rest is set member by
+ * member: to zero it all first is a good part of a call that finds events.
+ */
 static int ep_wait(struct ep *ep, struct call *c)
 {
 	l5_wait_begin(&c->wait);
@@ -494,6 +500,9 @@ static int ep_wait(struct ep *ep, struct call *c)
 		return settled_wait(ep, c, false, 0);
 	c->ep = ep;
 	c->gen = atomic_load(&ep->gen);
+	c->begun = 0;
+	c->locked = false;
+	c->asks = 0;
 	return l5_wait_loop(&c->wait, ep_attempt, ep_look, ep_rest);
 }
 
@@ -505,47 +514,66 @@ static struct ep *ep_of(int epfd, const struct epoll_event *ev)
 	       (uintptr_t)ev >= 65536 ? ep : NULL;
 }
 
+/* The arguments that all have */
+static void call_of_set(struct call *c, int epfd, struct epoll_event *ev,
+			int max)
+{
+	c->epfd = epfd;
+	c->ev = ev;
+	c->max = max;
+	c->set = NULL;
+	c->masked = false;
+	c->precise = false;
+}
+
+static void call_ms(struct call *c, int ms)
+{
+	c->forever = ms < 0;
+	c->ns = ms < 0 ? 0 : ms * 1000000ull;
+}
+
 EXPORT int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
 {
-	struct call w = {
-		.epfd = epfd, .ev = ev, .max = max, .forever = ms < 0,
-		.ns = ms < 0 ? 0 : ms * 1000000ull,
-	};
 	struct ep *ep = ep_of(epfd, ev);
+	struct call c;
 
 	if (l5_likely(!ep))
 		return real.epoll_wait(epfd, ev, max, ms);
-	return ep_wait(ep, &w);
+	call_of_set(&c, epfd, ev, max);
+	call_ms(&c, ms);
+	return ep_wait(ep, &c);
 }
 
 EXPORT int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 		       const sigset_t *set)
 {
-	struct call w = {
-		.epfd = epfd, .ev = ev, .max = max, .forever = ms < 0,
-		.ns = ms < 0 ? 0 : ms * 1000000ull, .set = set, .masked = true,
-	};
 	struct ep *ep = ep_of(epfd, ev);
+	struct call c;
 
 	if (l5_likely(!ep))
 		return real.epoll_pwait(epfd, ev, max, ms, set);
-	return ep_wait(ep, &w);
+	call_of_set(&c, epfd, ev, max);
+	call_ms(&c, ms);
+	c.set = set;
+	c.masked = true;
+	return ep_wait(ep, &c);
 }
 
 EXPORT int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
 			const struct timespec *t, const sigset_t *set)
 {
-	struct call w = {
-		.epfd = epfd, .ev = ev, .max = max, .forever = !t,
-		.set = set, .masked = true, .precise = true,
-	};
 	struct ep *ep = ep_of(epfd, ev);
+	struct call c;
 
 	if (l5_likely(!ep) ||
 	    (t && (t->tv_sec < 0 || t->tv_sec > 1000000000 ||
 		   t->tv_nsec < 0 || t->tv_nsec >= (long)NS)))
 		return real.epoll_pwait2(epfd, ev, max, t, set);
-	if (t)
-		w.ns = t->tv_sec * NS + t->tv_nsec;
-	return ep_wait(ep, &w);
+	call_of_set(&c, epfd, ev, max);
+	c.forever = !t;
+	c.ns = t ? t->tv_sec * NS + t->tv_nsec : 0;
+	c.set = set;
+	c.masked = true;
+	c.precise = true;
+	return ep_wait(ep, &c);
 }

@@ -143,10 +143,7 @@ static ssize_t recv_rest(const struct receive *r, size_t done)
 static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 			 int n, size_t len, int flags, struct pause *p)
 {
-	struct receive r = {
-		.s = s, .fd = fd, .iov = iov, .n = n, .len = len,
-		.flags = flags,
-	};
+	struct receive r;
 	bool came = false;
 	ssize_t ret;
 
@@ -158,6 +155,12 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 		return TO_KERNEL;
 	}
 	l5_wait_begin(&r.wait);
+	r.s = s;
+	r.fd = fd;
+	r.iov = iov;
+	r.n = n;
+	r.len = len;
+	r.flags = flags;
 	ret = l5_wait_loop(&r.wait, ring_recv_attempt, ring_recv_look,
 			   ring_recv_rest);
 	if (l5_unlikely(ret == TO_KERNEL)) {

@@ -50,7 +50,7 @@ void count_send(struct sock *s, int fd, ssize_t ret, bool all, bool some,
  * @n: how many of these
  * @len: bytes of them
  * @done: bytes that went
- * @tried: this is not the first attempt
+ * @first: what the first attempt returned, until that was seen to; then 0
  * @why: an L5_TRY_* that makes it the kernel's turn
  */
 struct sending {
@@ -61,7 +61,7 @@ struct sending {
 	int n;
 	size_t len;
 	size_t done;
-	bool tried;
+	ssize_t first;
 	ssize_t why;
 };
 
@@ -84,31 +84,25 @@ static ssize_t ring_send_more(struct sending *t)
 	return l5_map_trysend(t->s->map, t->fd, v, n);
 }
 
-static inline __attribute__((always_inline))
-ssize_t ring_send_attempt(struct l5_wait *w)
+static ssize_t ring_send_attempt(struct l5_wait *w)
 {
 	struct sending *t = l5_call_of(w, struct sending);
 	ssize_t n;
 
 	for (;;) {
-		if (l5_unlikely(t->tried)) {
-			if (sandbox_careful()) {
-				w->dontwait = true;
-				return L5_TRY_AGAIN;
-			}
-			n = ring_send_more(t);
-		} else if (t->n == 1) {
-			n = l5_map_send1(t->s->map, t->fd, t->iov->iov_base,
-					 t->len);
-		} else {
-			n = l5_map_trysend(t->s->map, t->fd, t->iov, t->n);
+		n = t->first;
+		t->first = 0;
+		if (!n && sandbox_careful()) {
+			w->dontwait = true;
+			return L5_TRY_AGAIN;
 		}
-		t->tried = true;
+		if (!n)
+			n = ring_send_more(t);
 		if (n < 0)
 			return n;
 		t->done += n;
 		w->fruitless = 0;
-		if (l5_likely(t->done == t->len))
+		if (t->done == t->len)
 			return t->done;
 	}
 }
@@ -212,17 +206,35 @@ static ssize_t send_ends(struct sending *t, int flags, bool dontwait,
 	return done;
 }
 
+/* The first attempt did not send all of it. Returns as ring_send(). */
+static __attribute__((noinline))
+ssize_t send_waits(struct sending *t, int flags, struct pause *p)
+{
+	bool dontwait = flags & MSG_DONTWAIT || sock_nonblocking(t->s);
+	ssize_t ret;
+
+	t->wait.dontwait = dontwait;
+	ret = l5_wait_loop(&t->wait, ring_send_attempt, ring_send_look,
+			   ring_send_rest);
+	if (ret != (ssize_t)t->len)
+		return send_ends(t, flags, dontwait, p);
+	stats_call(t->s->stat, t->fd, L5_STATS_OUT, L5_STATS_SAVED);
+	sock_done();
+	return ret;
+}
+
 /*
  * Send through the ring; @s is in use, and not any more afterwards. Returns as
  * ring_recv().
+ *
+ * Nearly all sends find room at once, so what a wait needs is not even written
+ * down before the first attempt.
  */
 static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 			 int n, size_t len, int flags, struct pause *p)
 {
-	bool dontwait = flags & MSG_DONTWAIT || sock_nonblocking(s);
-	struct sending t = {
-		.s = s, .fd = fd, .iov = iov, .n = n, .len = len,
-	};
+	uint64_t seen = l5_signals;
+	struct sending t;
 	ssize_t ret;
 
 	p->slept = false;
@@ -237,16 +249,18 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 		sock_done();
 		return -1;
 	}
-	l5_wait_begin(&t.wait);
-	t.wait.dontwait = dontwait;
-	ret = l5_wait_loop(&t.wait, ring_send_attempt, ring_send_look,
-			   ring_send_rest);
+	ret = n == 1 ? l5_map_send1(s->map, fd, iov->iov_base, len) :
+		       l5_map_trysend(s->map, fd, iov, n);
 	if (l5_likely(ret == (ssize_t)len)) {
 		stats_call(s->stat, fd, L5_STATS_OUT, L5_STATS_SAVED);
 		sock_done();
 		return ret;
 	}
-	return send_ends(&t, flags, dontwait, p);
+	t = (struct sending){
+		.wait = { .seen = seen }, .s = s, .fd = fd, .iov = iov, .n = n,
+		.len = len, .first = ret,
+	};
+	return send_waits(&t, flags, p);
 }
 
 static inline __attribute__((always_inline))
