@@ -5,6 +5,11 @@ What ran, on what tree, with what result: a file with a line for each time
 that a part of a check ran to its end. Of a part on a tree the last line
 counts. A line that was cut off, or that nobody here wrote, is no stamp.
 
+A check that takes longer than one machine is there for is resumed on another by
+what the table of Documentation/testing.md says, which ./table has written from
+such lines: a part has passed on a tree if either says so, and what a stamp says
+of a part counts before what the table says.
+
 	stamp.py add CHECK PART TREE VERDICT SECONDS FLAKY TEXT
 	stamp.py passed CHECK PART TREE	status 0 if it did; prints when
 	stamp.py flaky CHECK TREE		how many were flaky there, all parts
@@ -13,10 +18,13 @@ import argparse
 import collections
 import fcntl
 import os
+import re
 import sys
 import time
 
-FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'stamps')
+HERE = os.path.dirname(os.path.abspath(__file__))
+FILE = os.path.join(HERE, 'stamps')
+DOC = os.path.join(HERE, '..', 'Documentation', 'testing.md')
 VERDICTS = ('passed', 'failed')
 
 Stamp = collections.namedtuple(
@@ -41,6 +49,33 @@ def load(path=FILE):
         return []
 
 
+ROW = re.compile(r'\| (\S+) \| (\S+) \| ([\d-]+ [\d:]+) \| `([0-9a-f]{12})` '
+                 r'\| ([1-9]\d* passed, 0 failed\b.*?) \| ([\d.]+) \|$')
+
+
+def written(path=DOC):
+    """What the table says of parts that passed, as stamps; their trees are
+    short ones."""
+    stamps = []
+    try:
+        with open(path, encoding='utf-8') as f:
+            for found in filter(None, map(ROW.match, f)):
+                check, part, date, tree, text, minutes = found.groups()
+                flaky = re.search(r', (\d+) flaky$', text)
+                stamps.append(Stamp(date, tree, check, part, 'passed',
+                                    round(float(minutes) * 60),
+                                    int(flaky[1]) if flaky else 0, text))
+    except FileNotFoundError:
+        pass
+    return stamps
+
+
+def on_tree(check, tree):
+    """What is known of the parts of a check on a tree, by part."""
+    return {**last(written(), check=check, tree=tree[:12]),
+            **last(load(), check=check, tree=tree)}
+
+
 def last(stamps, **of):
     """The last of those with these fields, by part."""
     return {s.part: s for s in stamps
@@ -63,7 +98,7 @@ def add(args, path=FILE):
 
 
 def passed(args):
-    s = last(load(), check=args.check, tree=args.tree).get(args.part)
+    s = on_tree(args.check, args.tree).get(args.part)
     if s and s.verdict == 'passed':
         print(s.date)
         return 0
@@ -71,7 +106,7 @@ def passed(args):
 
 
 def flaky(args):
-    parts = last(load(), check=args.check, tree=args.tree)
+    parts = on_tree(args.check, args.tree)
     print(sum(s.flaky for s in parts.values()))
     return 0
 
