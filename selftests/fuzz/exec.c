@@ -124,6 +124,37 @@ void *fz_buf(unsigned int kind, size_t len)
 
 /* --- signals */
 
+/* Is the kernel to refuse something in this thread's call? */
+static __thread volatile sig_atomic_t refusing;
+
+/*
+ * When the call has ended, or a signal has come: else what is refused may be
+ * the return from the handler, of which the thread dies. Or it is to open the
+ * file, so that is tried again.
+ */
+static void refuse_no_more(void)
+{
+	int i, fd, saved = errno;
+	bool done = false;
+
+	for (i = 0; i < 3 && refusing && !done; i++) {
+		fd = open("/proc/thread-self/fail-nth", O_WRONLY | O_CLOEXEC);
+		done = fd >= 0 && write(fd, "0", 1) == 1;
+		if (fd >= 0)
+			close(fd);
+	}
+	refusing = 0;
+	errno = saved;
+}
+
+/* Said before, for a signal that comes next, and after, for one that came. */
+static bool refuse(int nth)
+{
+	refusing = 1;
+	refusing = l5_fail_nth(nth);
+	return refusing;
+}
+
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	const ucontext_t *at = context;
@@ -131,6 +162,11 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	if (fz_jumps) {
 		fz_jumps = 0;
 		siglongjmp(fz_jump, 1);
+	}
+	/* there was to be another signal, and its frame was refused */
+	if (refusing && sig == SIGSEGV && info->si_code == SI_KERNEL) {
+		refuse_no_more();
+		return;
 	}
 	/* a bug of ours: as if there were no handler, and told */
 	fprintf(stderr, "# fuzz: signal %d, %p, by %+ld of on_fault(), stack %p\n",
@@ -144,6 +180,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 static void on_signal(int sig)
 {
 	(void)sig;
+	refuse_no_more();
 }
 
 static void signals(void)
@@ -430,25 +467,23 @@ static void longest(const struct fz_call *c, uint32_t at, uint64_t took,
 	__atomic_store_n(&fz_log->busy_us, us, __ATOMIC_RELAXED);
 }
 
-static void run_call(const struct fz_call *c, uint32_t at, bool *failing)
+static void run_call(const struct fz_call *c, uint32_t at)
 {
 	uint64_t since = now_ns(CLOCK_MONOTONIC);
 	uint64_t busy = now_ns(CLOCK_THREAD_CPUTIME_ID);
 	uint8_t *last = &before[c->s % FZ_SLOTS];
-	bool fails = *failing;
+	bool fails = refusing;
 	long ret;
 
 	if (c->op == FZ_SPAWN)
 		ret = spawn(c, at);
 	else if (c->op == FZ_FAIL)
-		ret = *failing = l5_fail_nth(c->a);
+		ret = refuse(c->a);
 	else
 		ret = calls[c->op](c);
 	/* of the call after it, and of none that is the fuzzer's own */
-	if (fails) {
-		l5_fail_nth(0);
-		*failing = false;
-	}
+	if (fails)
+		refuse_no_more();
 	__atomic_add_fetch(&fz_log->calls, 1, __ATOMIC_RELAXED);
 	busy = now_ns(CLOCK_THREAD_CPUTIME_ID) - busy;
 	since = now_ns(CLOCK_MONOTONIC) - since;
@@ -465,7 +500,6 @@ static void run_call(const struct fz_call *c, uint32_t at, bool *failing)
 
 static void run_lane(unsigned int lane, uint32_t from)
 {
-	bool failing = false;
 	uint32_t i;
 
 	for (i = from; i < prog->n; i++) {
@@ -473,10 +507,9 @@ static void run_lane(unsigned int lane, uint32_t from)
 		    fz_world.without != FZ_NO_LANES)
 			continue;
 		__atomic_store_n(&fz_log->at[lane], i + 1, __ATOMIC_RELAXED);
-		run_call(&prog->call[i], i, &failing);
+		run_call(&prog->call[i], i);
 	}
-	if (failing)
-		l5_fail_nth(0);
+	refuse_no_more();
 	__atomic_store_n(&fz_log->at[lane], 0, __ATOMIC_RELAXED);
 }
 
