@@ -143,7 +143,7 @@ int l5_shutdown(struct socket *sock, int how)
 	int err;
 
 	mutex_lock(&l5->lock);
-	/* a half-open meeting is not worth waiting for */
+	/* a half-open meeting is not worth waiting for, nor for its opening */
 	l5_rdv_stay(l5, L5_REASON_TIMEOUT);
 	/* a FIN is the last that TCP carries, or comes once a cut is known */
 	tx = l5_remote_tx_begin(l5);
@@ -163,7 +163,8 @@ int l5_shutdown(struct socket *sock, int how)
 	ended = listens && l5_listen_ended(l5);
 	if (listens && !ended)
 		l5_rdv_reopen(l5);
-	if (!listens)
+	/* what was not even connecting may be about to, by another thread */
+	if (!listens && err != -ENOTCONN)
 		l5_connect_failed(l5);
 	mutex_unlock(&l5->lock);
 	if (ended)

@@ -64,7 +64,7 @@ static void l5_connect_begin(struct l5_sock *l5)
 			l5->conn = NULL;
 		}
 	}
-	l5->why = why;
+	WRITE_ONCE(l5->why, why);
 	l5_set_state(l5, L5_CONNECTING, L5_REASON_NONE);
 	/*
 	 * AE, pairs with AF in l5_revoke_line(): a task that revokes after
@@ -74,7 +74,7 @@ static void l5_connect_begin(struct l5_sock *l5)
 	smp_mb();
 	if (!why)
 		why = l5_why_not(l5);
-	l5->why = why;
+	WRITE_ONCE(l5->why, why);
 	if (!why && l5->bops->connecting)
 		l5->bops->connecting(l5);
 out:

@@ -49,15 +49,16 @@
  *                             without a time-out or deaf to signals, see
  *                             lock.c, and poll() does not take them
  *   mmap_lock                 a copy may fault; mmap() of the rings holds it
- *   l5_end.fill_lock          (mutex) pages of a ring; the client's, then the
- *                             server's
  *   l5_end.map_lock           (mutex) the processes that have this end mapped;
  *                             a fault there takes it. The lock of a mailbox's
  *                             mappings is taken at the same place.
+ *   l5_end.fill_lock          (mutex) pages of a ring; the client's, then the
+ *                             server's
  *   i_mmap_rwsem of a view    its vmas
  *   lock_sock(l5_sock)        its SOL_SOCKET options
  *   lock_sock(bootstrap)      its own business; held where a client enters a
- *                             meeting, so also where it gives connecting up
+ *                             meeting, so also where it gives connecting up;
+ *                             a listener's, then its child's
  *   boot->sk_callback_lock    bootstrap to l5_sock pointer
  *   l5_bucket.lock (spin, bh) the table of open meetings; the task that takes
  *                             one out of it decides its outcome
@@ -247,6 +248,7 @@ struct l5_end {
  * @child: the bootstrap socket accept() will return; while pending
  * @reason: why not paired, if not
  * @paired: the outcome, valid once unhashed
+ * @entered: by TCP, once for all; under the bootstrap's lock
  * @twice: bytes that the client sends by TCP as well, see defer.c; if @paired,
  *	exactly those that TCP brought with the child
  * @end: the two ends
@@ -272,6 +274,7 @@ struct l5_conn {
 	struct sock *child;
 	enum l5_reason reason;
 	bool paired;
+	bool entered;
 	u32 twice;
 	struct l5_end end[2];
 	u32 wish[2];

@@ -142,9 +142,15 @@ static void l5_rdv_decide(struct l5_bucket *b, struct l5_conn *conn,
 	lockdep_assert_held(&b->lock);
 	hlist_del_init(&conn->hash);
 	l5_timer_cancel(&conn->timer);
-	/* both may have been denied since they began */
-	if (listener)
-		conn->reason = l5_why_not(client);
+	/*
+	 * Both may have been denied since they began. A client that is not
+	 * connecting any more has no use for rings, and would not close them.
+	 */
+	DEBUG_NET_WARN_ON_ONCE(l5_state(client) != L5_CONNECTING);
+	if (listener && l5_state(client) != L5_CONNECTING)
+		conn->reason = L5_REASON_CONNECT;
+	else if (listener)
+		conn->reason = READ_ONCE(client->why) ?: l5_why_not(client);
 	if (listener && !conn->reason)
 		l5_conn_pair(conn, listener);
 	if (conn->paired)
@@ -218,11 +224,29 @@ static void l5_rdv_wait(struct l5_conn *conn, unsigned int ms)
 	mod_timer(&conn->timer, jiffies + conn->slice);
 }
 
+/*
+ * TCP says once more that the client is connected: shutdown() has it do so. As
+ * long as the meeting is open it goes on. One that was cancelled, or whose
+ * outcome the client is told just now, is open no more; the bucket's lock tells
+ * these apart, since the latter leaves no client connecting.
+ */
+static void l5_rdv_again(struct l5_sock *l5, struct l5_conn *conn)
+{
+	struct l5_bucket *b = l5_bucket(conn->key);
+
+	spin_lock_bh(&b->lock);
+	if (hlist_unhashed(&conn->hash))
+		l5_set_state(l5, L5_BASE,
+			     READ_ONCE(l5->why) ?: L5_REASON_CONNECT);
+	spin_unlock_bh(&b->lock);
+}
+
 /**
  * l5_rdv_established() - a client's handshake is over on its side
  * @l5: the client
  *
- * Context: the bootstrap's lock held, the final ACK not sent yet.
+ * Context: the bootstrap's lock held, the final ACK not sent yet, or
+ * shutdown().
  */
 void l5_rdv_established(struct l5_sock *l5)
 {
@@ -233,8 +257,13 @@ void l5_rdv_established(struct l5_sock *l5)
 	struct l5_bucket *b;
 	bool defer;
 
-	if (l5->why || !conn || !hlist_unhashed(&conn->hash)) {
-		l5_set_state(l5, L5_BASE, l5->why ?: L5_REASON_CONNECT);
+	if (conn && conn->entered) {
+		l5_rdv_again(l5, conn);
+		return;
+	}
+	if (READ_ONCE(l5->why) || !conn) {
+		l5_set_state(l5, L5_BASE,
+			     READ_ONCE(l5->why) ?: L5_REASON_CONNECT);
 		return;
 	}
 	if (READ_ONCE(l5->force) == L5_TRANSPORT_RDMA ||
@@ -248,6 +277,7 @@ void l5_rdv_established(struct l5_sock *l5)
 		return;
 	}
 	conn->key = (u64)tp->write_seq << 32 | READ_ONCE(tp->copied_seq);
+	conn->entered = true;
 	b = l5_bucket(conn->key);
 	spin_lock_bh(&b->lock);
 	l5_rdv_enter(b, conn);
@@ -472,9 +502,12 @@ struct l5_conn *l5_rdv_accept(struct l5_sock *listener, struct sock *child)
 }
 
 /**
- * l5_rdv_stay() - an open meeting is given up, the bootstrap carries the bytes
+ * l5_rdv_stay() - what connects stays on its bootstrap: an open meeting is
+ *	given up, and if the handshake is still under way none begins
  * @l5: the client, or a socket without a meeting
  * @why: reason to record
+ *
+ * Afterwards the socket has rings, or is not going to have any.
  *
  * Context: l5_sock.lock held; may sleep.
  */
@@ -482,20 +515,27 @@ void l5_rdv_stay(struct l5_sock *l5, enum l5_reason why)
 {
 	struct l5_conn *conn = l5->conn;
 	struct l5_bucket *b;
+	bool open;
 
 	lockdep_assert_held(&l5->lock);
-	if (!conn || (!l5_undecided(l5) && !READ_ONCE(l5->late)))
+	if (!conn || l5_state(l5) != L5_CONNECTING)
 		return;
 	/* a client that was just entering has entered then, and has its key */
 	lock_sock(l5->boot->sk);
+	if (!l5->why)
+		WRITE_ONCE(l5->why, why);
 	b = l5_bucket(conn->key);
 	spin_lock_bh(&b->lock);
-	if (!hlist_unhashed(&conn->hash)) {
+	open = !hlist_unhashed(&conn->hash);
+	if (open) {
 		conn->reason = why;
 		l5_rdv_decide(b, conn, NULL);
 	}
 	spin_unlock_bh(&b->lock);
 	release_sock(l5->boot->sk);
+	/* another thread may wait in connect() */
+	if (open)
+		l5->sk.sk_state_change(&l5->sk);
 }
 
 /**

@@ -153,7 +153,7 @@ static void l5_revoke_connecting(struct l5_sock *l5)
 	mutex_lock(&l5->lock);
 	if (l5_state(l5) == L5_CONNECTING) {
 		lock_sock(l5->boot->sk);
-		l5->why = L5_REASON_DENIED;
+		WRITE_ONCE(l5->why, L5_REASON_DENIED);
 		l5_rdv_cancel(l5);
 		release_sock(l5->boot->sk);
 	}
