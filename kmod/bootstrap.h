@@ -46,7 +46,8 @@
  * @accept_empty: is it certain that there is nothing to accept? Context: any
  * @accept: the meeting that comes with a child that is being accepted, or NULL.
  *	Context: process
- * @child_abort: end a child that will not be accepted. Context: process
+ * @child_abort: end a child that will not be accepted, with an error, or NULL:
+ *	it ends with the listener. Context: process, the listener not locked
  * @send_check: the answer that the bootstrap would give to a send that rings
  *	carry, before it looks at the bytes. Context: process
  * @pass_check: our answer to a send with control messages that the bootstrap
@@ -95,7 +96,8 @@ struct l5_boot_ops {
 	void (*connected)(struct l5_sock *l5);
 	bool (*accept_empty)(const struct l5_sock *l5);
 	struct l5_conn *(*accept)(struct l5_sock *listener, struct sock *child);
-	void (*child_abort)(struct sock *child);
+	void (*child_abort)(struct l5_sock *listener, struct sock *child,
+			    int err);
 	int (*send_check)(struct l5_sock *l5, struct msghdr *msg);
 	int (*pass_check)(struct l5_sock *l5, struct msghdr *msg);
 	void (*received)(struct l5_sock *l5, struct msghdr *msg);

@@ -116,6 +116,8 @@ int l5_listen(struct socket *sock, int backlog)
 	}
 	err = l5->boot->ops->listen(l5->boot, backlog);
 	if (fresh && READ_ONCE(l5->boot->sk->sk_state) != TCP_LISTEN) {
+		/* it may have listened, and met clients, for a moment */
+		l5_rdv_close(l5);
 		l5->bops->unlisten(l5);
 	} else if (fresh) {
 		l5_set_state(l5, L5_LISTEN, L5_REASON_NONE);

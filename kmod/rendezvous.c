@@ -595,7 +595,8 @@ void l5_rdv_close(struct l5_sock *listener)
 		list_del_init(&conn->pending);
 		/* also a child accept() holds already, but will find bare */
 		if (listener->bops->child_abort)
-			listener->bops->child_abort(conn->child);
+			listener->bops->child_abort(listener, conn->child,
+						    ECONNABORTED);
 		sock_put(conn->child);
 		l5_conn_put(conn);
 	}

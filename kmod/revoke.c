@@ -129,7 +129,10 @@ static bool l5_revoke_pending(struct l5_sock *listener)
 	spin_unlock_bh(&listener->pending_lock);
 	if (!found)
 		return false;
-	l5_base_abort(child);
+	if (listener->bops->child_abort)
+		listener->bops->child_abort(listener, child, ECONNRESET);
+	else
+		l5_base_abort(child);
 	l5_map_revoke(found);
 	sock_put(child);
 	l5_conn_put(found);

@@ -266,9 +266,21 @@ static bool l5_tcp_accept_empty(const struct l5_sock *l5)
 	return reqsk_queue_empty(&inet_csk(bsk)->icsk_accept_queue);
 }
 
-static void l5_tcp_child_abort(struct sock *child)
+/*
+ * TCP ends the children of a listener that stops, be it by SOCK_DESTROY, under
+ * the listener's lock, and asks none of them whether another task is at it. So
+ * the child's lock is not enough: both would destroy the child.
+ */
+static void l5_tcp_child_abort(struct l5_sock *listener, struct sock *child,
+			       int err)
 {
-	tcp_abort(child, ECONNABORTED);
+	struct sock *bsk = listener->boot->sk;
+
+	lock_sock_nested(bsk, SINGLE_DEPTH_NESTING);
+	/* tcp_abort() would give an error to a child that has one already */
+	if (READ_ONCE(child->sk_state) != TCP_CLOSE)
+		tcp_abort(child, err);
+	release_sock(bsk);
 }
 
 static int l5_tcp_send_check(struct l5_sock *l5, struct msghdr *msg)

@@ -13,7 +13,9 @@
 #include <linux/sock_diag.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -333,6 +335,69 @@ TEST_F_TIMEOUT(life_hook, listener_destroyed, 120)
 		close(l);
 		a = addr_parse("127.0.0.1:0");
 	}
+}
+
+enum { WAITING = 40, ROUNDS = 60 };
+
+/* A thread that has the administrator end a listener. */
+struct destroyer {
+	pthread_barrier_t go;
+	int port;
+	int err;
+};
+
+static void *destroyer_main(void *arg)
+{
+	struct destroyer *d = arg;
+
+	pthread_barrier_wait(&d->go);
+	d->err = destroy(d->port, TCP_LISTEN);
+	return NULL;
+}
+
+/*
+ * The owner closes a listener, or has it listen again, while the administrator
+ * ends it: each of them ends the children that wait, and only one may.
+ */
+TEST_F_TIMEOUT(life_hook, destroyed_while_ended, 300)
+{
+	int l, c[WAITING], i, j, ended = 0;
+	pthread_t thread;
+
+	for (i = 0; i < ROUNDS / l5_slow(); i++) {
+		struct addr a = addr_parse("127.0.0.1:0");
+		struct destroyer d = { 0 };
+
+		l = end_listen(END_L5, &a);
+		ASSERT_LE(0, l);
+		for (j = 0; j < WAITING; j++) {
+			c[j] = end_connect(END_L5, &a);
+			ASSERT_LE(0, c[j]);
+		}
+		d.port = addr_port(&a);
+		pthread_barrier_init(&d.go, NULL, 2);
+		ASSERT_EQ(0, pthread_create(&thread, NULL, destroyer_main, &d));
+		pthread_barrier_wait(&d.go);
+		for (j = 0; i % 2 && j < i * 40; j++)
+			atomic_signal_fence(memory_order_seq_cst);
+		if (i % 3 == 0)
+			shutdown(l, SHUT_RD);
+		else if (i % 3 == 1)
+			for (j = 0; j < 20; j++)
+				listen(l, 8);
+		close(l);
+		pthread_join(thread, NULL);
+		pthread_barrier_destroy(&d.go);
+		if (d.err == -EOPNOTSUPP)
+			SKIP(return, "no SOCK_DESTROY");
+		ended += !d.err;
+		for (j = 0; j < WAITING; j++) {
+			/* each is told, once and soon */
+			EXPECT_NE(0, end_poll(c[j], POLLIN | POLLHUP));
+			close(c[j]);
+		}
+	}
+	TH_LOG("ended by the administrator: %d of %d", ended, i);
 }
 
 /*
