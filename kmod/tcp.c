@@ -16,6 +16,7 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/tcp.h>
+#include <net/inet_common.h>
 #include <net/inet_connection_sock.h>
 #include <net/ipv6.h>
 #include <net/tcp.h>
@@ -200,6 +201,21 @@ static void l5_tcp_create(struct l5_sock *l5)
 }
 
 /*
+ * IPV6_ADDRFORM makes a socket of IPv4 of one of IPv6, but leaves it the state
+ * of the latter. Children of IPv4 copy the pointer to that, and use it when the
+ * listener is long gone. There is nothing left in it by then.
+ */
+static void l5_tcp_not_ipv6(struct sock *bsk)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	if (bsk->sk_family != AF_INET || !inet_sk(bsk)->pinet6)
+		return;
+	bsk->sk_destruct = inet_sock_destruct;
+	inet_sk(bsk)->pinet6 = NULL;
+#endif
+}
+
+/*
  * Make the bootstrap ready to be a listener that looks for meetings. A
  * bootstrap whose operations are not those it began with becomes an ordinary
  * listener: it was connected to an IPv4 address as an IPv6 socket, say.
@@ -211,6 +227,7 @@ static void l5_tcp_listen(struct l5_sock *l5)
 	struct l5_af_ops *af = l5_af_of(l5);
 
 	lock_sock(bsk);
+	l5_tcp_not_ipv6(bsk);
 	write_lock_bh(&bsk->sk_callback_lock);
 	l5_boot_hook(bsk, false);
 	if (icsk->icsk_af_ops == af->orig) {

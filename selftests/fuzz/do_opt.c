@@ -20,6 +20,7 @@
 
 #include "exec.h"
 #include "l5.h"
+#include "l5test.h"
 
 #define VALUE(c)	((c)->v & 0xff)
 #define LENGTH(c)	((c)->v >> 8 & 0xff)
@@ -106,12 +107,25 @@ static socklen_t value(const struct fz_call *c, uint8_t *to)
 	}
 }
 
+/*
+ * A socket of TCP's that IPV6_ADDRFORM made one of IPv4 leaves its children,
+ * should it listen, a pointer to itself: a bug of the kernel's own. Of AF_L5's
+ * listeners the module takes it away.
+ */
+static bool hurts_kernel(int fd, const struct fz_call *c)
+{
+	return level(c->a) == SOL_IPV6 && c->b == IPV6_ADDRFORM &&
+	       !fz_world.plain && l5_getopt(fd, L5_TRANSPORT) < 0;
+}
+
 FZ_DO(setopt)
 {
 	uint8_t room[8192] = { 0 };
 	socklen_t len = fz_addr_len(LENGTH(c), value(c, room));
 	void *at = VALUE(c) == FZ_VAL_BAD ? fz_buf(FZ_BUF_BAD, 0) : room;
 
+	if (hurts_kernel(fz_fd(c->s), c))
+		return -ENOPROTOOPT;
 	return FZ_RET(setsockopt(fz_fd(c->s), level(c->a), c->b, at, len));
 }
 

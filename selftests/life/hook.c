@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -162,6 +163,57 @@ TEST_F_TIMEOUT(life_hook, addrform_client_listens, 60)
 TEST_F_TIMEOUT(life_hook, addrform_child_listens, 60)
 {
 	v4_mapped(_metadata, true, true);
+}
+
+enum { OUTLIVERS = 96 };	/* more than a slab of sockets */
+
+/* Fill most of the memory that is free with something. */
+static void reuse_memory(void)
+{
+	size_t size = (size_t)sysconf(_SC_AVPHYS_PAGES) * 4096 / 4 * 3;
+	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p != MAP_FAILED)
+		memset(p, 0x5a, size);
+}
+
+/*
+ * Children of IPv4 of a listener that was one of IPv6 once. The kernel leaves
+ * them a pointer into that listener, so they are closed once its memory has
+ * become something else.
+ */
+TEST_F_TIMEOUT(life_hook, addrform_child_outlives, 100)
+{
+	int fd[OUTLIVERS], s[OUTLIVERS], c, i, peer, port, family = AF_INET;
+	struct addr to = addr_parse("127.0.0.1:0");
+
+	for (i = 0; i < OUTLIVERS; i++) {
+		fd[i] = mapped(i & 1, &peer);
+		ASSERT_LE(0, fd[i]);
+		ASSERT_EQ(0, setsockopt(fd[i], SOL_IPV6, IPV6_ADDRFORM,
+					&family, sizeof(family)));
+		close(peer);
+		port = relisten(fd[i]);
+		ASSERT_LT(0, port);
+		addr_set_port(&to, port);
+		c = end_connect(END_TCP, &to);
+		ASSERT_LE(0, c);
+		s[i] = accept(fd[i], NULL, NULL);
+		ASSERT_LE(0, s[i]);
+		close(c);
+	}
+	for (i = 0; i < OUTLIVERS; i++)
+		close(fd[i]);
+	/* twice a grace period, then the pages go */
+	for (i = 0; i < 5; i++) {
+		usleep(300000);
+		sh("echo 1 >/sys/kernel/slab/TCPv6/shrink 2>/dev/null || true");
+	}
+	reuse_memory();
+	for (i = 0; i < OUTLIVERS; i++)
+		close(s[i]);
+	usleep(300000);
 }
 
 /* The same with IPv4 on the whole way: then it pairs. */
