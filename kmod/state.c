@@ -31,20 +31,9 @@ static const u8 l5_next[L5_STATE_MAX] = {
 	[L5_RINGS]	= BIT(L5_IDLE),
 };
 
-/**
- * l5_set_state() - the one place where a socket changes its state
- * @l5: the socket
- * @to: the new state
- * @reason: why not rings, for L5_BASE; L5_REASON_NONE otherwise
- *
- * The caller holds a lock: l5_sock.lock for what the application asks for,
- * l5_bucket.lock for the outcome of a meeting. Where the two race, the loser
- * finds the state changed.
- *
- * Context: any.
- * Return: false if the state cannot change to @to.
- */
-bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason)
+/* Change the state, if it is one of @allowed. */
+static bool l5_change_state(struct l5_sock *l5, u8 allowed, int to,
+			    enum l5_reason reason)
 {
 	static const u8 tcp_state[L5_STATE_MAX] = {
 		[L5_IDLE]	= TCP_CLOSE,
@@ -57,7 +46,7 @@ bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason)
 	int from = READ_ONCE(l5->state);
 
 	do {
-		if (!(l5_next[from] & BIT(to)))
+		if (!(allowed & BIT(from)) || !(l5_next[from] & BIT(to)))
 			return false;
 		/* I, pairs with H */
 	} while (!try_cmpxchg_release(&l5->state, &from, to));
@@ -72,6 +61,39 @@ bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason)
 		l5_count(l5, L5_STAT_FALLBACK + reason, 1);
 	}
 	return true;
+}
+
+/**
+ * l5_set_state() - a socket changes its state, as everywhere but after a move
+ * @l5: the socket
+ * @to: the new state
+ * @reason: why not rings, for L5_BASE; L5_REASON_NONE otherwise
+ *
+ * The caller holds a lock: l5_sock.lock for what the application asks for,
+ * l5_bucket.lock for the outcome of a meeting. Where the two race, the loser
+ * finds the state changed.
+ *
+ * Context: any.
+ * Return: false if the state cannot change to @to.
+ */
+bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason)
+{
+	return l5_change_state(l5, 0xff, to, reason);
+}
+
+/**
+ * l5_set_moved() - a connection has moved to rings
+ * @l5: the socket
+ *
+ * An idle socket gets rings by accept(), but not one that was disconnected
+ * while it moved.
+ *
+ * Context: any.
+ * Return: false if it is not moving any more.
+ */
+bool l5_set_moved(struct l5_sock *l5)
+{
+	return l5_change_state(l5, BIT(L5_MOVING), L5_RINGS, L5_REASON_NONE);
 }
 
 /**

@@ -13,6 +13,7 @@
 extern struct workqueue_struct *l5_wq;
 
 bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason);
+bool l5_set_moved(struct l5_sock *l5);
 enum l5_reason l5_why_not(const struct l5_sock *l5);
 bool l5_undecided(struct l5_sock *l5);
 bool l5_decided(struct l5_sock *l5);
