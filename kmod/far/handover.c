@@ -48,6 +48,7 @@
 /* Have tasks that wait at a socket look again. Context: any. */
 static void l5_handover_wake(struct l5_far *far)
 {
+	struct socket_wq *wq;
 	struct sock *sk = NULL;
 
 	spin_lock_bh(&far->lock);
@@ -61,8 +62,10 @@ static void l5_handover_wake(struct l5_far *far)
 		return;
 	/* the wake does not say what for, see l5_wake() */
 	rcu_read_lock();
-	if (skwq_has_sleeper(rcu_dereference(sk->sk_wq)))
-		wake_up_interruptible_all(&rcu_dereference(sk->sk_wq)->wait);
+	/* once: close() takes it away meanwhile */
+	wq = rcu_dereference(sk->sk_wq);
+	if (skwq_has_sleeper(wq))
+		wake_up_interruptible_all(&wq->wait);
 	rcu_read_unlock();
 	sock_put(sk);
 }
@@ -146,7 +149,7 @@ static void l5_handover_done(struct l5_far *far)
 	if (!far->l5 || !l5_out_acked(&far->ph) ||
 	    !l5_far_is(far, L5_FAR_RX_OVER) || l5_is_dead(&far->ph))
 		return;
-	if (l5_set_state(far->l5, L5_RINGS, L5_REASON_NONE))
+	if (l5_set_moved(far->l5))
 		l5_poller_add(far);
 }
 
@@ -556,14 +559,29 @@ void l5_handover_over(struct l5_far *far)
  */
 bool l5_handover_abort(struct l5_far *far)
 {
-	struct sock *bsk = far->abort;
+	struct sock *bsk;
+	bool mine;
 
+	spin_lock_bh(&far->lock);
+	bsk = far->abort;
+	if (bsk)
+		sock_hold(bsk);
+	spin_unlock_bh(&far->lock);
 	if (!bsk)
 		return true;
-	if (l5_far_boot_busy(bsk))
+	if (l5_far_boot_busy(bsk)) {
+		sock_put(bsk);
 		return false;
-	tcp_abort(bsk, READ_ONCE(far->err));
+	}
+	/* or l5_far_abandon() was faster, and it is another connection now */
+	spin_lock_bh(&far->lock);
+	mine = far->abort == bsk;
 	far->abort = NULL;
+	spin_unlock_bh(&far->lock);
+	if (mine) {
+		tcp_abort(bsk, READ_ONCE(far->err));
+		sock_put(bsk);
+	}
 	sock_put(bsk);
 	return true;
 }
@@ -703,6 +721,7 @@ bool l5_far_undecided(struct l5_sock *l5)
  */
 void l5_far_abandon(struct l5_sock *l5)
 {
+	struct sock *abort;
 	struct l5_far *far;
 
 	lockdep_assert_held(&l5->lock);
@@ -712,7 +731,14 @@ void l5_far_abandon(struct l5_sock *l5)
 	spin_lock_bh(&far->lock);
 	far->l5 = NULL;
 	clear_bit(L5_FAR_OPEN, &far->flags);
+	/* an end that was put off, and its error, were the old connection's */
+	abort = far->abort;
+	far->abort = NULL;
+	if (l5_is_over(&far->ph))
+		WRITE_ONCE(l5->sk.sk_err, 0);
 	spin_unlock_bh(&far->lock);
+	if (abort)
+		sock_put(abort);
 	l5_mailbox_leave(far);
 	l5_far_do(far, L5_DO_END);
 }

@@ -71,6 +71,11 @@ bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason)
 	return true;
 }
 
+bool l5_set_moved(struct l5_sock *l5)
+{
+	return l5_set_state(l5, L5_RINGS, L5_REASON_NONE);
+}
+
 /* A reader, as l5_ring_late(): has a record begun to come, and is not there? */
 static bool ring_late(struct l5_end *ring, u64 pos)
 {
