@@ -147,10 +147,10 @@ static void l5_rdv_decide(struct l5_bucket *b, struct l5_conn *conn,
 	 * connecting any more has no use for rings, and would not close them.
 	 */
 	DEBUG_NET_WARN_ON_ONCE(l5_state(client) != L5_CONNECTING);
-	if (listener && l5_state(client) != L5_CONNECTING)
-		conn->reason = L5_REASON_CONNECT;
-	else if (listener)
-		conn->reason = READ_ONCE(client->why) ?: l5_why_not(client);
+	if (listener)
+		conn->reason = l5_state(client) != L5_CONNECTING ?
+			       L5_REASON_CONNECT :
+			       READ_ONCE(client->why) ?: l5_why_not(client);
 	if (listener && !conn->reason)
 		l5_conn_pair(conn, listener);
 	if (conn->paired)

@@ -64,7 +64,8 @@ static bool l5_change_state(struct l5_sock *l5, u8 allowed, int to,
 }
 
 /**
- * l5_set_state() - a socket changes its state, as everywhere but after a move
+ * l5_set_state() - a socket changes its state; l5_set_moved() is for the end of
+ *	a move
  * @l5: the socket
  * @to: the new state
  * @reason: why not rings, for L5_BASE; L5_REASON_NONE otherwise

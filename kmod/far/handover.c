@@ -559,31 +559,23 @@ void l5_handover_over(struct l5_far *far)
  */
 bool l5_handover_abort(struct l5_far *far)
 {
+	struct l5_sock *l5;
 	struct sock *bsk;
-	bool mine;
+	bool done;
 
-	spin_lock_bh(&far->lock);
-	bsk = far->abort;
-	if (bsk)
-		sock_hold(bsk);
-	spin_unlock_bh(&far->lock);
-	if (!bsk)
-		return true;
-	if (l5_far_boot_busy(bsk)) {
-		sock_put(bsk);
+	/* so that it is not disconnected, and used again, meanwhile */
+	if (!l5_far_sock_lock(far, &l5))
 		return false;
-	}
-	/* or l5_far_abandon() was faster, and it is another connection now */
-	spin_lock_bh(&far->lock);
-	mine = far->abort == bsk;
-	far->abort = NULL;
-	spin_unlock_bh(&far->lock);
-	if (mine) {
+	bsk = far->abort;
+	done = !bsk || !l5_far_boot_busy(bsk);
+	if (bsk && done) {
 		tcp_abort(bsk, READ_ONCE(far->err));
+		far->abort = NULL;
 		sock_put(bsk);
 	}
-	sock_put(bsk);
-	return true;
+	if (l5)
+		l5_far_sock_unlock(l5);
+	return done;
 }
 
 /**

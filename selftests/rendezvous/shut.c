@@ -50,7 +50,7 @@ FIXTURE_SETUP(rendezvous_shut)
 {
 	l5_or_skip();
 	ASSERT_TRUE(net_unshare());
-	/* whoever is late is late, not given up */
+	/* a child that is late is waited for */
 	l5_sysctl("match_ms", 10000);
 	self->to = addr_parse(variant->at);
 	self->listener = end_listen(END_L5, &self->to);
