@@ -295,7 +295,8 @@ void l5_handover_tick(struct l5_far *far)
 		more = true;
 	}
 	bsk = far->l5 ? far->l5->boot->sk : NULL;
-	fin = bsk && READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN;
+	/* the peer's FIN, not a shutdown() of this end */
+	fin = bsk && sock_flag(bsk, SOCK_DONE);
 	/* a reader told of the message has looked, and there was no FIN yet */
 	if (fin && l5_in_fin(&far->ph))
 		l5_mailbox_set(far);

@@ -197,8 +197,7 @@ static void l5_far_boot_changed(struct l5_sock *l5)
 	if (l5_tcp_broken(bsk) ||
 	    (err && READ_ONCE(bsk->sk_state) == TCP_CLOSE))
 		l5_far_dead(far, err ?: ECONNRESET);
-	else if (!l5_is_dead(&far->ph) &&
-		 READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN)
+	else if (!l5_is_dead(&far->ph) && sock_flag(bsk, SOCK_DONE))
 		l5_far_fin_next(far);
 }
 

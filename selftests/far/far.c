@@ -90,6 +90,9 @@ struct host {
 
 static struct host hosts[2];
 static bool wire_dead, may_die, early, verbose, trace;
+/* one of the programs reads no more, and for long there is nothing to do */
+static bool deaf;
+static unsigned long quiet;
 static u64 seed, rnd_state;
 static unsigned long steps;
 /* when the wire dies: at a step, or when a host is in a phase */
@@ -364,10 +367,17 @@ static const char *const names[STEPS] = {
 	"flush", "TCP arrives", "work", "expire", "again"
 };
 
+static bool is_quiet(void)
+{
+	return quiet && time_after(quiet, jiffies);
+}
+
 static bool can(struct host *h, enum step step)
 {
 	struct host *p = peer_of(h);
 
+	if (is_quiet() && (step == SEND || step == SHUT || step == CLOSE))
+		return false;
 	switch (step) {
 	case SEND:
 		return h->open && !h->tx_sleep &&
@@ -538,6 +548,8 @@ static void pass_time(void)
 		    (!next || time_after(next, far->again.due)))
 			next = far->again.due;
 	}
+	if (is_quiet() && (!next || time_after(next, quiet)))
+		next = quiet;
 	/* nobody goes on, and no timer runs */
 	must(next);
 	jiffies = max(jiffies, next);
@@ -634,6 +646,23 @@ static bool choose(const u32 *odds, struct host **h, enum step *step)
 	return true;
 }
 
+/* shutdown(SHUT_RD), twice as long before all else as a FIN may take */
+static void become_deaf(void)
+{
+	int i;
+
+	if (!deaf || quiet || hosts[0].l5.state != L5_RINGS ||
+	    hosts[1].l5.state != L5_RINGS)
+		return;
+	quiet = jiffies + 2 * L5_FIN_WAIT;
+	for (i = 0; i < 2; i++) {
+		if (!hosts[i].open)
+			continue;
+		hosts[i].bsk.sk_shutdown |= RCV_SHUTDOWN;
+		l5_link_boot_changed(&hosts[i].l5);
+	}
+}
+
 static void run(void)
 {
 	unsigned int idle = 0;
@@ -645,6 +674,8 @@ static void run(void)
 	other = rnd(WAYS);
 	may_die = !rnd(3);
 	early = !rnd(4);
+	deaf = !may_die && !rnd(8);
+	quiet = 0;
 	die_host = rnd(2);
 	die_out = rnd(L5_OUT_MAX);
 	die_step = rnd(2) ? rnd(rnd(2) ? 60 : 1000) : 0;
@@ -672,6 +703,7 @@ static void run(void)
 			continue;
 		}
 		steps++;
+		become_deaf();
 		if (trace)
 			printf("# %lu: host %d: %s\n", steps, h->l5.end,
 			       names[step]);
