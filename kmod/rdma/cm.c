@@ -134,15 +134,16 @@ static u8 l5_cm_turn(struct l5_rdma *rd, const struct net *net, bool *turn)
 
 static void l5_cm_resolve(struct l5_rdma *rd)
 {
-	unsigned int ms = READ_ONCE(rd->far.ln->rdma_ms);
 	struct net *net = l5_cm_net(rd);
 	struct rdma_cm_id *id;
 	bool turn = false;
+	unsigned int ms;
 	u8 why;
 
-	/* the socket is closed already */
+	/* the socket is closed already, and its namespace may be gone */
 	if (!net)
 		return;
+	ms = READ_ONCE(rd->far.ln->rdma_ms);
 	why = l5_cm_turn(rd, net, &turn);
 	if (why || !turn) {
 		put_net(net);
