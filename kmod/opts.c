@@ -93,6 +93,24 @@ static void l5_opts_write(struct sock *sk, const struct l5_opts *old,
 		sk_dst_reset(sk);
 }
 
+/* Hand options down; the bootstrap is locked. */
+static void l5_opts_put(struct l5_sock *l5, const struct l5_opts *new)
+{
+	struct sock *bsk = l5->boot->sk;
+
+	sock_owned_by_me(bsk);
+	/* a second task that came for the same change finds none */
+	l5_opts_write(bsk, &l5->opts, new);
+	if (l5->opts.dev != new->dev)
+		sock_bindtoindex(bsk, new->dev, false);
+	/* fchown() */
+	if (!uid_eq(l5->opts.uid, new->uid)) {
+		WRITE_ONCE(bsk->sk_uid, new->uid);
+		SOCK_INODE(l5->boot)->i_uid = new->uid;
+	}
+	l5->opts = *new;
+}
+
 /**
  * l5_opts_push() - hand down what the owner was told since the last time
  * @l5: the socket
@@ -111,16 +129,7 @@ void l5_opts_push(struct l5_sock *l5)
 	if (likely(!data_race(memcmp(&new, &l5->opts, sizeof(new)))))
 		return;
 	lock_sock(bsk);
-	/* a second task that came for the same change finds none */
-	l5_opts_write(bsk, &l5->opts, &new);
-	if (l5->opts.dev != new.dev)
-		sock_bindtoindex(bsk, new.dev, false);
-	/* fchown() */
-	if (!uid_eq(l5->opts.uid, new.uid)) {
-		WRITE_ONCE(bsk->sk_uid, new.uid);
-		SOCK_INODE(l5->boot)->i_uid = new.uid;
-	}
-	l5->opts = new;
+	l5_opts_put(l5, &new);
 	release_sock(bsk);
 }
 
@@ -228,6 +237,8 @@ void l5_opts_pull(struct l5_sock *l5)
 	lock_sock(sk);
 	lock_sock(bsk);
 	l5_opts_read(sk, &old);
+	/* an option that was set since is not to be taken back */
+	l5_opts_put(l5, &old);
 	l5_opts_read(bsk, &new);
 	l5_opts_write(sk, &old, &new);
 	WRITE_ONCE(sk->sk_bound_dev_if, new.dev);
@@ -274,6 +285,9 @@ void l5_keepalive(struct sock *sk, int on)
 	/* also called by l5_opts_pull(), when the bootstrap knows already */
 	if (!!on == sock_flag(bsk, SOCK_KEEPOPEN))
 		return;
+	/* it may not sleep: l5_opts_changed() or the next call does it */
+	if (has_current_bpf_ctx())
+		return;
 	lock_sock(bsk);
 	if (bsk->sk_prot->keepalive)
 		bsk->sk_prot->keepalive(bsk, on);
@@ -296,6 +310,9 @@ void l5_rehash(struct sock *sk)
 	struct sock *bsk = l5->boot->sk;
 	int dev = READ_ONCE(sk->sk_bound_dev_if);
 
+	/* it may not sleep: the next call hands it down */
+	if (has_current_bpf_ctx())
+		return;
 	lock_sock(bsk);
 	if (READ_ONCE(bsk->sk_bound_dev_if) != dev)
 		sock_bindtoindex(bsk, dev, false);
@@ -314,6 +331,9 @@ int l5_set_rcvlowat(struct sock *sk, int val)
 	struct sock *bsk = l5->boot->sk;
 	int err = 0;
 
+	/* it may not sleep, and there is nobody to hand this down later */
+	if (has_current_bpf_ctx())
+		return -EBUSY;
 	/* TCP bounds it by SO_RCVBUF, if that was set */
 	l5_opts_push(l5);
 	lock_sock(bsk);

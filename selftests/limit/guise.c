@@ -673,6 +673,15 @@ TEST_F_TIMEOUT(limit_guise, bpf_sets, 300)
 		int level, opt, len;
 		char value[8];
 	} games[] = {
+		{ SOL_SOCKET, SO_KEEPALIVE, 4, { 1 } },
+		{ SOL_SOCKET, SO_RCVLOWAT, 4, { 4 } },
+		{ SOL_SOCKET, SO_BINDTOIFINDEX, 4, { 1 } },
+		{ SOL_SOCKET, SO_SNDBUF, 4, { 0, 16 } },
+		{ SOL_SOCKET, SO_RCVBUF, 4, { 0, 16 } },
+		{ SOL_SOCKET, SO_PRIORITY, 4, { 3 } },
+		{ SOL_SOCKET, SO_MARK, 4, { 7 } },
+		{ SOL_SOCKET, SO_MAX_PACING_RATE, 4, { 0, 0, 1 } },
+		{ SOL_SOCKET, SO_REUSEADDR, 4, { 1 } },
 		{ SOL_TCP, TCP_CONGESTION, 5, "reno" },
 		{ SOL_TCP, TCP_CONGESTION, 6, "cubic" },
 		{ SOL_TCP, TCP_NODELAY, 4, { 1 } },
