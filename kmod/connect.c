@@ -15,6 +15,66 @@
 #include "state.h"
 #include "transport.h"
 
+/**
+ * l5_early_begin() - before a call that goes to the bootstrap, unless there are
+ *	rings by now
+ * @l5: the socket
+ * @why: reason to have none, if it is not connected yet
+ *
+ * A call may look at a socket that is about to be connected by another task,
+ * and be in the bootstrap when it is: then the bytes of that direction have to
+ * go by the bootstrap. So a socket gets no rings while such a call is under
+ * way. A call that began when the bootstrap carried the bytes is not counted:
+ * that socket, if it is disconnected, never gets rings.
+ *
+ * Context: process.
+ * Return: true if l5_early_end() is to follow.
+ */
+bool l5_early_begin(struct l5_sock *l5, enum l5_reason why)
+{
+	if (likely(l5_state(l5) >= L5_BASE))
+		return false;
+	atomic_inc(&l5->early);
+	/*
+	 * AO, pairs with AE in l5_connect_begin(): this call finds a socket
+	 * that connects, or the socket finds the call.
+	 */
+	smp_mb__after_atomic();
+	if (l5_state(l5) == L5_CONNECTING) {
+		mutex_lock(&l5->lock);
+		l5_rdv_stay(l5, why);
+		mutex_unlock(&l5->lock);
+	}
+	return true;
+}
+
+/* A socket that was idle may be connected, by a call that sent or connected. */
+static void l5_early_connected(struct l5_sock *l5)
+{
+	lockdep_assert_held(&l5->lock);
+	if (l5_state(l5) == L5_IDLE &&
+	    !((1 << READ_ONCE(l5->boot->sk->sk_state)) &
+	      (TCPF_CLOSE | TCPF_LISTEN)))
+		l5_set_state(l5, L5_BASE, L5_REASON_CONNECT);
+}
+
+/**
+ * l5_early_end() - the call is back; TCP Fast Open connects by sending
+ * @l5: the socket, see l5_early_begin()
+ *
+ * Context: process.
+ */
+void l5_early_end(struct l5_sock *l5)
+{
+	if (l5_state(l5) == L5_IDLE &&
+	    READ_ONCE(l5->boot->sk->sk_state) != TCP_CLOSE) {
+		mutex_lock(&l5->lock);
+		l5_early_connected(l5);
+		mutex_unlock(&l5->lock);
+	}
+	atomic_dec(&l5->early);
+}
+
 /* There was no meeting: give the connection back, unless it had rings once. */
 static void l5_conn_drop(struct l5_sock *l5)
 {
@@ -69,11 +129,13 @@ static void l5_connect_begin(struct l5_sock *l5)
 	/*
 	 * AE, pairs with AF in l5_revoke_line(): a task that revokes after
 	 * having denied finds a socket that connects, or the socket finds
-	 * itself denied.
+	 * itself denied. And with AO in l5_early_begin().
 	 */
 	smp_mb();
 	if (!why)
 		why = l5_why_not(l5);
+	if (!why && atomic_read(&l5->early))
+		why = L5_REASON_CONNECT;
 	WRITE_ONCE(l5->why, why);
 	if (!why && l5->bops->connecting)
 		l5->bops->connecting(l5);
@@ -115,8 +177,8 @@ static int l5_connected(struct l5_sock *l5, int flags)
 		l5_set_state(l5, L5_BASE, l5->why);
 	else if (l5_state(l5) == L5_CONNECTING && l5->bops->connected)
 		l5->bops->connected(l5);
-	else if (l5_state(l5) == L5_IDLE)
-		l5_set_state(l5, L5_BASE, L5_REASON_CONNECT);
+	else
+		l5_early_connected(l5);
 	mutex_unlock(&l5->lock);
 	/* wake waiters in l5_wait_decided(), where no event wakes pollers */
 	if (!l5->bops->events)
@@ -148,10 +210,11 @@ static void l5_unconnected(struct l5_sock *l5)
 	/* a handshake that was under way has ended by now, or never will */
 	lock_sock(bsk);
 	l5_rdv_cancel(l5);
-	if (l5_state(l5) == L5_RINGS || l5_state(l5) == L5_MOVING) {
-		l5_conn_close(l5, true);
+	/* a call may be in the bootstrap, or use the rings that are there */
+	if (l5_state(l5) >= L5_BASE)
 		WRITE_ONCE(l5->nopair, L5_REASON_CONNECT);
-	}
+	if (l5_state(l5) == L5_RINGS || l5_state(l5) == L5_MOVING)
+		l5_conn_close(l5, true);
 	if (l5_state(l5) != L5_IDLE)
 		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
 	release_sock(bsk);

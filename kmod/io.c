@@ -310,29 +310,13 @@ static int l5_first_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 	return ret < 0 ? first : first + ret;
 }
 
-/**
- * l5_sendmsg() - send on a socket in any state
- * @sock: the socket
- * @msg: what to send and how
- * @len: bytes in it
- *
- * Return: as the bootstrap's.
- */
-int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
+/* Send on a socket of which it is known what carries its bytes. */
+static int l5_decided_sendmsg(struct l5_sock *l5, struct msghdr *msg,
+			      size_t len)
 {
-	struct l5_sock *l5 = l5_sk(sock->sk);
-	bool nonblock = msg->msg_flags & MSG_DONTWAIT;
 	enum l5_tx tx;
 	int err;
 
-	if (unlikely(l5_state(l5) == L5_CONNECTING) && l5_deferred(l5) && len) {
-		err = l5_first_sendmsg(l5, msg, len);
-		if (err)
-			return err;
-	}
-	err = l5_connecting(l5, nonblock, sock_sndtimeo(&l5->sk, nonblock));
-	if (err)
-		return err;
 	if (unlikely(!len) && l5_send_nothing(l5, msg))
 		return 0;
 	if (l5_tx_rings(l5))
@@ -348,9 +332,36 @@ int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	err = l5_boot_sendmsg(l5, msg, len);
 	if (tx == L5_TX_COUNTED)
 		l5_remote_tx_end(l5);
-	/* connected by sending, with TCP Fast Open */
-	if (err >= 0 && l5_state(l5) == L5_IDLE)
-		l5_set_state(l5, L5_BASE, L5_REASON_CONNECT);
+	return err;
+}
+
+/**
+ * l5_sendmsg() - send on a socket in any state
+ * @sock: the socket
+ * @msg: what to send and how
+ * @len: bytes in it
+ *
+ * Return: as the bootstrap's.
+ */
+int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	bool nonblock = msg->msg_flags & MSG_DONTWAIT;
+	bool early;
+	int err;
+
+	if (unlikely(l5_state(l5) == L5_CONNECTING) && l5_deferred(l5) && len) {
+		err = l5_first_sendmsg(l5, msg, len);
+		if (err)
+			return err;
+	}
+	err = l5_connecting(l5, nonblock, sock_sndtimeo(&l5->sk, nonblock));
+	if (err)
+		return err;
+	early = l5_early_begin(l5, L5_REASON_CONNECT);
+	err = l5_decided_sendmsg(l5, msg, len);
+	if (early)
+		l5_early_end(l5);
 	return err;
 }
 
@@ -576,30 +587,12 @@ static int l5_moving_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	}
 }
 
-/**
- * l5_recvmsg() - receive on a socket in any state
- * @sock: the socket
- * @msg: where the bytes go
- * @len: bytes of room
- * @flags: MSG_*
- *
- * Return: as the bootstrap's.
- */
-int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
+/* Receive on a socket of which it is known what carries its bytes. */
+static int l5_decided_recvmsg(struct l5_sock *l5, struct msghdr *msg,
+			      size_t len, int flags)
 {
-	struct l5_sock *l5 = l5_sk(sock->sk);
-	bool nonblock = flags & MSG_DONTWAIT;
-	int err, n;
+	int n;
 
-	if (unlikely(l5_state(l5) == L5_CONNECTING)) {
-		if (l5_deferred(l5) && flags & (MSG_ERRQUEUE | MSG_OOB))
-			return l5_boot_recvmsg(l5, msg, len, flags);
-		err = l5_wait_carrier(l5, sock_rcvtimeo(&l5->sk, nonblock));
-		if (err)
-			return err;
-	}
-	if (flags & MSG_ERRQUEUE)
-		return l5_boot_recvmsg(l5, msg, len, flags);
 	if (l5_rx_rings(l5)) {
 		size_t room = msg->msg_controllen;
 
@@ -615,6 +608,37 @@ int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 		return l5_moving_recvmsg(l5, msg, len, flags);
 	n = l5_boot_recvmsg(l5, msg, len, flags);
 	return n || !len ? n : l5_remote_boot_end(l5);
+}
+
+/**
+ * l5_recvmsg() - receive on a socket in any state
+ * @sock: the socket
+ * @msg: where the bytes go
+ * @len: bytes of room
+ * @flags: MSG_*
+ *
+ * Return: as the bootstrap's.
+ */
+int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	bool nonblock = flags & MSG_DONTWAIT, early;
+	int err;
+
+	if (unlikely(l5_state(l5) == L5_CONNECTING)) {
+		if (l5_deferred(l5) && flags & (MSG_ERRQUEUE | MSG_OOB))
+			return l5_boot_recvmsg(l5, msg, len, flags);
+		err = l5_wait_carrier(l5, sock_rcvtimeo(&l5->sk, nonblock));
+		if (err)
+			return err;
+	}
+	if (flags & MSG_ERRQUEUE)
+		return l5_boot_recvmsg(l5, msg, len, flags);
+	early = l5_early_begin(l5, L5_REASON_CONNECT);
+	err = l5_decided_recvmsg(l5, msg, len, flags);
+	if (early)
+		l5_early_end(l5);
+	return err;
 }
 
 static int l5_shm_ioctl(struct l5_sock *l5, unsigned int cmd, int *answer)

@@ -327,6 +327,8 @@ struct l5_opts {
  * @reason: why the state is L5_BASE
  * @end: index of this socket's end in @conn
  * @force: &enum l5_transport asked for by L5_FORCE
+ * @early: calls that may be in the bootstrap since before it was connected, see
+ *	l5_early_begin()
  * @nopair: reason not to offer rings at all, L5_REASON_NONE if there is none
  * @why: reason why the present connect() offers none, L5_REASON_NONE if there
  *	is none
@@ -385,6 +387,7 @@ struct l5_sock {
 	bool closing;
 	u8 late;
 	bool inq;
+	atomic_t early;
 	int spin_us;
 	int err_shown;
 	u64 spin_win;

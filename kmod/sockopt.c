@@ -9,9 +9,9 @@
 #include <net/tcp.h>
 
 #include "bootstrap.h"
+#include "connect.h"
 #include "link.h"
 #include "opts.h"
-#include "rendezvous.h"
 #include "ring.h"
 #include "sockopt.h"
 #include "state.h"
@@ -186,8 +186,8 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 		  unsigned int optlen)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
-	bool base, guards;
-	int err;
+	bool base, guards, early = false;
+	int err = 0;
 
 	if (level == SOL_L5) {
 		l5_boot_label(l5);
@@ -212,21 +212,16 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 
 	base = l5_opt_needs_base(level, optname);
 	guards = l5_opt_guards(level, optname);
-	mutex_lock(&l5->lock);
 	if (base) {
-		l5_rdv_stay(l5, L5_REASON_OPTION);
-		if (l5_state(l5) == L5_RINGS || l5_state(l5) == L5_MOVING) {
-			mutex_unlock(&l5->lock);
-			return -EOPNOTSUPP;
-		}
+		early = l5_early_begin(l5, L5_REASON_OPTION);
+		if (l5_state(l5) == L5_RINGS || l5_state(l5) == L5_MOVING)
+			err = -EOPNOTSUPP;
 	}
-	mutex_unlock(&l5->lock);
-	if (base || guards) {
+	if (!err && (base || guards))
 		err = l5_remote_stop(l5, base ? L5_REASON_OPTION :
 					      L5_REASON_SECURED);
-		if (err)
-			return err;
-	}
+	if (err)
+		goto out;
 	/* TCP_REPAIR connects, and SO_REUSEPORT is to be known before that */
 	l5_boot_borrow(l5);
 	l5_opts_push(l5);
@@ -242,6 +237,9 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 	/* IP_TOS sets SO_PRIORITY */
 	if (!err)
 		l5_opts_pull(l5);
+out:
+	if (early)
+		l5_early_end(l5);
 	return err;
 }
 

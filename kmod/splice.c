@@ -12,24 +12,15 @@
 #include <linux/uio.h>
 
 #include "bootstrap.h"
+#include "connect.h"
 #include "io.h"
 #include "splice.h"
 #include "transport.h"
 
-/*
- * Is a socket's stream TCP's for good? That is known once it is connected: a
- * caller that may wait for that does so.
- *
- * Return: 1, 0, or an error of that wait.
- */
-static int l5_splice_base(struct l5_sock *l5, bool nonblock)
+/* Is a connected socket's stream TCP's for good? */
+static bool l5_splice_base(struct l5_sock *l5)
 {
-	int err;
-
-	if (l5->bops->whole)
-		return 0;
-	err = l5_wait_carrier(l5, sock_rcvtimeo(&l5->sk, nonblock));
-	return err ?: !l5_rx_rings(l5) && !l5_remote_may_move(l5);
+	return !l5->bops->whole && !l5_rx_rings(l5) && !l5_remote_may_move(l5);
 }
 
 #if L5_OLD_SPLICE
@@ -39,12 +30,16 @@ ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
 
+	ssize_t ret;
+
 	/* the bootstrap can do without a copy, a ring cannot */
-	if (l5_state(l5) == L5_BASE && !l5_remote_may_move(l5) &&
-	    l5->boot->ops->sendpage)
-		return l5->boot->ops->sendpage(l5->boot, page, offset, size,
-					       flags);
-	return sock_no_sendpage(sock, page, offset, size, flags);
+	if (l5_state(l5) != L5_BASE || l5_remote_may_move(l5) ||
+	    !l5->boot->ops->sendpage)
+		return sock_no_sendpage(sock, page, offset, size, flags);
+	l5_boot_use(l5);
+	ret = l5->boot->ops->sendpage(l5->boot, page, offset, size, flags);
+	l5_boot_error(l5);
+	return ret;
 }
 
 #else
@@ -141,16 +136,24 @@ ssize_t l5_splice_read(struct socket *sock, loff_t *ppos,
 		       struct pipe_inode_info *pipe, size_t len,
 		       unsigned int flags)
 {
+	bool nonblock = sock->file->f_flags & O_NONBLOCK, early, base;
 	struct l5_sock *l5 = l5_sk(sock->sk);
 	ssize_t ret;
 
-	ret = l5_splice_base(l5, sock->file->f_flags & O_NONBLOCK);
-	if (ret < 0)
-		return ret;
-	if (!ret)
-		return l5_splice_copy(sock, ppos, pipe, len, flags);
-	l5_boot_use(l5);
-	ret = l5->boot->ops->splice_read(l5->boot, ppos, pipe, len, flags);
-	l5_boot_error(l5);
-	return ret;
+	if (!l5->bops->whole) {
+		ret = l5_wait_carrier(l5, sock_rcvtimeo(&l5->sk, nonblock));
+		if (ret)
+			return ret;
+	}
+	early = l5_early_begin(l5, L5_REASON_CONNECT);
+	base = l5_splice_base(l5);
+	if (base) {
+		l5_boot_use(l5);
+		ret = l5->boot->ops->splice_read(l5->boot, ppos, pipe, len,
+						 flags);
+		l5_boot_error(l5);
+	}
+	if (early)
+		l5_early_end(l5);
+	return base ? ret : l5_splice_copy(sock, ppos, pipe, len, flags);
 }
