@@ -54,7 +54,10 @@ void l5_boot_release(struct l5_sock *l5)
 	write_unlock_bh(&bsk->sk_callback_lock);
 	if (l5->bops->release)
 		l5->bops->release(l5);
+	/* against l5_handover_unused(), which gives the connection back */
+	mutex_lock(&l5->lock);
 	l5_rdv_cancel(l5);
+	mutex_unlock(&l5->lock);
 	/* a late match may have decided just before */
 	if (l5_state(l5) == L5_RINGS || l5_state(l5) == L5_MOVING)
 		abort = l5_conn_close(l5, abort);
