@@ -280,6 +280,19 @@ int l5_boot_create(struct l5_sock *l5, struct net *net, int kern)
 }
 
 /**
+ * l5_boot_unread() - bytes that have come by TCP and are not read
+ * @l5: a socket whose bootstrap is TCP
+ *
+ * Context: any.
+ */
+u32 l5_boot_unread(const struct l5_sock *l5)
+{
+	const struct tcp_sock *tp = tcp_sk(l5->boot->sk);
+
+	return READ_ONCE(tp->rcv_nxt) - READ_ONCE(tp->copied_seq);
+}
+
+/**
  * l5_boot_readable() - is there anything to be read from TCP, or an end?
  * @l5: a socket that TCP carries so far
  * @seen: number of bytes that are there and do not count
@@ -289,9 +302,8 @@ int l5_boot_create(struct l5_sock *l5, struct net *net, int kern)
 bool l5_boot_readable(const struct l5_sock *l5, size_t seen)
 {
 	const struct sock *bsk = l5->boot->sk;
-	const struct tcp_sock *tp = tcp_sk(bsk);
 
-	return READ_ONCE(tp->rcv_nxt) - READ_ONCE(tp->copied_seq) > seen ||
+	return l5_boot_unread(l5) > seen ||
 	       READ_ONCE(bsk->sk_err) || READ_ONCE(l5->sk.sk_err) ||
 	       READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN ||
 	       READ_ONCE(bsk->sk_state) == TCP_CLOSE ||

@@ -415,11 +415,10 @@ static int l5_shm_rx_end(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	return sock_error(&l5->sk) ?: -EAGAIN;
 }
 
-static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
-			  int flags)
+/* Receive @target bytes at least from a ring, or wait up to @timeo jiffies. */
+static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
+			   int flags, size_t target, long timeo)
 {
-	long timeo = sock_rcvtimeo(&l5->sk, flags & MSG_DONTWAIT);
-	size_t target = sock_rcvlowat(&l5->sk, flags & MSG_WAITALL, len);
 	bool peek = flags & MSG_PEEK, ended;
 	bool discard = flags & MSG_TRUNC && l5->bops->counts;
 	struct l5_rounds rounds = { };
@@ -477,6 +476,14 @@ static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		if (n)
 			return done ?: n;
 	}
+}
+
+static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
+			  int flags)
+{
+	return l5_ring_recvmsg(l5, msg, len, flags,
+			       sock_rcvlowat(&l5->sk, flags & MSG_WAITALL, len),
+			       sock_rcvtimeo(&l5->sk, flags & MSG_DONTWAIT));
 }
 
 /*
@@ -540,7 +547,8 @@ static int l5_moving_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 
 	for (;;) {
 		if (l5_rx_rings(l5)) {
-			n = l5_shm_recvmsg(l5, msg, len - done, flags);
+			n = l5_ring_recvmsg(l5, msg, len - done, flags,
+					    target - done, timeo);
 			return n < 0 && done ? (int)done : n + (int)done;
 		}
 		/* TCP leaves an error to a call that got nothing */
@@ -574,6 +582,14 @@ static int l5_moving_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			return done ?: n;
 		if (done >= target || done == len)
 			return done;
+		/* an error of the wire's, of which TCP does not know */
+		if (READ_ONCE(l5->sk.sk_err)) {
+			l5_boot_error(l5);
+			n = READ_ONCE(l5->boot->sk->sk_err) || done ? 0 :
+			    sock_error(&l5->sk);
+			if (n || done)
+				return done ?: n;
+		}
 		/* an option of TCP may have read the bytes that were left */
 		l5_remote_rx_look(l5);
 		n = l5_moving_wait_rx(l5, &timeo, seen);
@@ -641,22 +657,23 @@ int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 	return err;
 }
 
+/* Each direction by itself: one may have moved to a ring before the other. */
 static int l5_shm_ioctl(struct l5_sock *l5, unsigned int cmd, int *answer)
 {
 	size_t n = 0;
 
-	switch (cmd) {
-	case SIOCINQ:
+	if (cmd == SIOCINQ && l5_rx_rings(l5)) {
 		if (mutex_lock_interruptible(&l5->rx_lock))
 			return -ERESTARTSYS;
 		n = l5_ring_count(l5, !l5->end, INT_MAX);
 		mutex_unlock(&l5->rx_lock);
-		break;
-	case SIOCOUTQ:
+	} else if (cmd == SIOCOUTQ && l5_tx_rings(l5)) {
 		if (l5->bops->outq)
 			n = l5->bops->outq(l5);
-		break;
-	default:
+		/* TCP may have some of those before */
+		if (!n && l5_state(l5) == L5_MOVING)
+			return -ENOIOCTLCMD;
+	} else {
 		return -ENOIOCTLCMD;
 	}
 	*answer = n;
@@ -674,12 +691,11 @@ static int l5_shm_ioctl(struct l5_sock *l5, unsigned int cmd, int *answer)
 int l5_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
-	int answer, err = -ENOIOCTLCMD;
+	int answer, err;
 
 	if (_IOC_TYPE(cmd) == _IOC_TYPE(L5_IOC_MAP_INFO))
 		return l5_map_ioctl(l5, cmd, arg);
-	if (l5_state(l5) == L5_RINGS)
-		err = l5_shm_ioctl(l5, cmd, &answer);
+	err = l5_shm_ioctl(l5, cmd, &answer);
 	if (err != -ENOIOCTLCMD)
 		return err ?: put_user(answer, (int __user *)arg);
 	return l5->boot->ops->ioctl(l5->boot, cmd, arg);
@@ -700,13 +716,12 @@ int l5_sock_ioctl(struct sock *sk, int cmd, int *answer)
 	struct l5_sock *l5 = l5_sk(sk);
 	struct sock *bsk = l5->boot->sk;
 	const struct proto *prot = READ_ONCE(bsk->sk_prot);
-	int err = -ENOIOCTLCMD;
+	int err;
 
 	/* AF_UNIX has none */
 	if (!prot->ioctl)
 		return -EOPNOTSUPP;
-	if (l5_state(l5) == L5_RINGS)
-		err = l5_shm_ioctl(l5, cmd, answer);
+	err = l5_shm_ioctl(l5, cmd, answer);
 	return err == -ENOIOCTLCMD ? prot->ioctl(bsk, cmd, answer) : err;
 }
 #endif
@@ -715,13 +730,12 @@ int l5_sock_ioctl(struct sock *sk, int cmd, int *answer)
 int l5_compat_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
-	int answer, err = -ENOIOCTLCMD;
+	int answer, err;
 
 	/* the one pointer among these arguments is as good as a number */
 	if (_IOC_TYPE(cmd) == _IOC_TYPE(L5_IOC_MAP_INFO))
 		return l5_map_ioctl(l5, cmd, (unsigned long)compat_ptr(arg));
-	if (l5_state(l5) == L5_RINGS)
-		err = l5_shm_ioctl(l5, cmd, &answer);
+	err = l5_shm_ioctl(l5, cmd, &answer);
 	if (err != -ENOIOCTLCMD)
 		return err ?: put_user(answer, (int __user *)compat_ptr(arg));
 	if (!l5->boot->ops->compat_ioctl)

@@ -13,12 +13,13 @@
 #include "transport.h"
 #include "wait.h"
 
-/* Is there as much as SO_RCVLOWAT wants? */
-static bool l5_poll_readable(struct l5_sock *l5)
+/* Is there as much as SO_RCVLOWAT wants, with @before bytes before the ring? */
+static bool l5_poll_readable(struct l5_sock *l5, u32 before)
 {
 	const struct l5_end *peer = l5_peer(l5);
 	size_t low = READ_ONCE(l5->sk.sk_rcvlowat);
 
+	low -= min_t(size_t, low, before);
 	if (!l5_ring_readable(l5))
 		return false;
 	if (low <= 1 || !l5->bops->counts)
@@ -59,10 +60,18 @@ static __poll_t l5_moving_poll(struct l5_sock *l5, struct file *file,
 	if (l5_rx_rings(l5)) {
 		l5_link_arm_rx(l5);
 		mask = l5_boot_poll(l5, file);
-		if (l5_rx_ended(l5) || l5_ring_readable(l5))
+		if (l5_rx_ended(l5) || l5_poll_readable(l5, 0))
 			mask |= in;
 	} else {
+		/*
+		 * A reader that takes the last bytes of TCP finds those of the
+		 * ring behind them. TCP alone does not count these, and an
+		 * urgent byte not at all.
+		 */
+		l5_link_arm_rx(l5);
 		mask = l5->boot->ops->poll(file, l5->boot, NULL);
+		if (l5_poll_readable(l5, l5_boot_unread(l5)))
+			mask |= in;
 	}
 	if (l5_tx_rings(l5) && !l5_tx_ended(l5)) {
 		mask &= ~out;
@@ -115,10 +124,10 @@ __poll_t l5_poll(struct file *file, struct socket *sock, poll_table *wait)
 	mask = l5_boot_poll(l5, file);
 	if (READ_ONCE(l5->sk.sk_err))
 		mask |= EPOLLERR;
-	readable = l5_poll_readable(l5);
+	readable = l5_poll_readable(l5, 0);
 	if (!readable && in && l5_poll_asks(wait) && !(mask & EPOLLRDHUP)) {
 		l5_poll_spin(l5, file);
-		readable = l5_poll_readable(l5);
+		readable = l5_poll_readable(l5, 0);
 	}
 	if (readable) {
 		l5_poll_done(l5);

@@ -220,4 +220,112 @@ TEST_F_TIMEOUT(libl5_rdma_races, option_in_time, 120)
 	close(s);
 }
 
+/*
+ * A connection with @n bytes on TCP, sent as @flags, that the server has not
+ * read when the client has cut; what the client sends next goes by the ring.
+ */
+static void before_cut(struct __test_metadata *_metadata,
+		       const struct sockaddr_in *sa, int listener,
+		       const char *bytes, int flags, int *c, int *s)
+{
+	struct timeval tv = { .tv_sec = RDMA_MOVE_MS / 1000 };
+
+	*c = client(sa);
+	ASSERT_LE(0, *c);
+	ASSERT_EQ((ssize_t)strlen(bytes),
+		  send(*c, bytes, strlen(bytes), flags));
+	*s = accept(listener, NULL, NULL);
+	ASSERT_LE(0, *s);
+	ASSERT_TRUE(rdma_moved(*c));
+	ASSERT_EQ(L5_TRANSPORT_BASE, l5_getopt(*s, L5_TRANSPORT));
+	setsockopt(*s, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+}
+
+/* What lies on TCP and what lies in the ring behind it add up. */
+TEST_F_TIMEOUT(libl5_rdma_races, low_water_at_cut, 200)
+{
+	int c, s, i, low = 8;
+	struct pollfd p;
+	char buf[32];
+
+	for (i = 0; i < 2; i++) {
+		before_cut(_metadata, &self->at.sin, self->listener, "abc", 0,
+			   &c, &s);
+		ASSERT_EQ(0, setsockopt(s, SOL_SOCKET, SO_RCVLOWAT, &low,
+					sizeof(low)));
+		p = (struct pollfd){ .fd = s, .events = POLLIN };
+		EXPECT_EQ(0, poll(&p, 1, 50));
+		ASSERT_EQ(5, send(c, "defgh", 5, 0));
+		if (!i)
+			EXPECT_EQ(1, poll(&p, 1, RDMA_MOVE_MS));
+		EXPECT_EQ(8, recv(s, buf, sizeof(buf), 0));
+		EXPECT_EQ(0, memcmp(buf, "abcdefgh", 8));
+		close(c);
+		close(s);
+	}
+}
+
+/* An urgent byte that the reader passes over hides nothing of the ring. */
+TEST_F_TIMEOUT(libl5_rdma_races, urgent_at_cut, 100)
+{
+	struct pollfd p;
+	char buf[8];
+	int c, s;
+
+	before_cut(_metadata, &self->at.sin, self->listener, "u", MSG_OOB, &c,
+		   &s);
+	ASSERT_EQ(3, send(c, "xyz", 3, 0));
+	p = (struct pollfd){ .fd = s, .events = POLLIN };
+	EXPECT_EQ(1, poll(&p, 1, RDMA_MOVE_MS));
+	EXPECT_EQ(3, recv(s, buf, sizeof(buf), 0));
+	EXPECT_EQ(0, memcmp(buf, "xyz", 3));
+	close(c);
+	close(s);
+}
+
+static void *send_much(void *arg)
+{
+	static char much[16 << 20];
+
+	send(*(int *)arg, much, sizeof(much), 0);
+	return NULL;
+}
+
+/* One direction has moved, the other cannot: a sender is inside TCP. */
+TEST_F_TIMEOUT(libl5_rdma_races, count_while_moving, 200)
+{
+	struct l5_rdma_info info;
+	int c, s, i, n, half = 0;
+	struct pollfd p;
+	pthread_t t;
+	socklen_t len;
+
+	for (i = 0; i < 10 && !half; i++) {
+		c = client(&self->at.sin);
+		ASSERT_LE(0, c);
+		s = accept(self->listener, NULL, NULL);
+		ASSERT_LE(0, s);
+		pthread_create(&t, NULL, send_much, &s);
+		do {
+			usleep(1000);
+			len = sizeof(info);
+			ASSERT_EQ(0, getsockopt(c, SOL_L5, L5_RDMA_INFO, &info,
+						&len));
+		} while (info.state == L5_RDMA_OPEN);
+		ASSERT_EQ(5, send(c, "abcde", 5, 0));
+		p = (struct pollfd){ .fd = s, .events = POLLIN };
+		ASSERT_EQ(1, poll(&p, 1, RDMA_MOVE_MS));
+		n = -1;
+		EXPECT_EQ(0, ioctl(s, FIONREAD, &n));
+		EXPECT_EQ(5, n);
+		len = sizeof(info);
+		ASSERT_EQ(0, getsockopt(s, SOL_L5, L5_RDMA_INFO, &info, &len));
+		half = info.state == L5_RDMA_MOVING;
+		close(c);
+		pthread_join(t, NULL);
+		close(s);
+	}
+	EXPECT_EQ(1, half);
+}
+
 TEST_HARNESS_MAIN
