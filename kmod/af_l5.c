@@ -50,6 +50,7 @@ static int l5_bind(struct socket *sock, struct l5_sockaddr *addr, int len)
 	if (err)
 		return err;
 	l5_boot_borrow(l5);
+	l5_boot_mode(l5->boot, sock);
 	l5_opts_push(l5);
 	err = l5->boot->ops->bind(l5->boot, addr, len);
 	/* a link-local address binds to its device, too */

@@ -203,6 +203,19 @@ void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
 }
 
 /**
+ * l5_boot_mode() - give a bootstrap its owner's mode, which fchmod() sets
+ * @boot: the bootstrap
+ * @sock: the socket that the application holds
+ *
+ * AF_UNIX makes the file of a listener with the mode of the socket.
+ */
+void l5_boot_mode(struct socket *boot, struct socket *sock)
+{
+	WRITE_ONCE(SOCK_INODE(boot)->i_mode,
+		   READ_ONCE(SOCK_INODE(sock)->i_mode));
+}
+
+/**
  * l5_boot_lend() - have a bootstrap show its owner's file
  * @boot: the bootstrap, perhaps before it has its sock
  * @sock: the socket that the application holds, or will
@@ -211,6 +224,7 @@ void l5_boot_lend(struct socket *boot, struct socket *sock)
 {
 	/* READ_ONCE() is in code that logs a packet, or judges a connection */
 	WRITE_ONCE(boot->file, sock->file);
+	l5_boot_mode(boot, sock);
 	SOCK_INODE(boot)->i_ino = SOCK_INODE(sock)->i_ino;
 	if (boot->sk)
 		l5_sk_set_ino(boot->sk, SOCK_INODE(sock)->i_ino);

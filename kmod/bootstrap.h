@@ -120,6 +120,7 @@ void l5_boot_hook(struct sock *bsk, bool ours);
 int l5_boot_create(struct l5_sock *l5, struct net *net, int kern);
 void l5_boot_attach(struct l5_sock *l5, struct socket *boot,
 		    struct socket *sock);
+void l5_boot_mode(struct socket *boot, struct socket *sock);
 void l5_boot_lend(struct socket *boot, struct socket *sock);
 void l5_boot_borrow(struct l5_sock *l5);
 void l5_boot_end(struct socket *boot);

@@ -3,6 +3,7 @@
 #define DIFF	diff_conn
 #include "diff.h"
 
+#include <sys/stat.h>
 #include <sys/time.h>
 
 static char buf[4096];
@@ -312,8 +313,18 @@ SCENARIO_ON(un, bind_names)
 	memset(un.sun_path, 'x', sizeof(un.sun_path));
 	R(connect(cl_socket(c, 0), (void *)&un, sizeof(un)));
 	R(listen(sv_socket(c, 0), 4));
-	/* The file is a socket and outlives it. */
+	/* The file is a socket, has the mode of its owner, and outlives it. */
 	if (c->v->bit == V_UNIX) {
+		int m = sv_socket(c, 0);
+		struct stat st;
+
+		snprintf(un.sun_path, sizeof(un.sun_path), "/tmp/l5_mode.%d",
+			 getpid());
+		R(fchmod(m, 0640));
+		R(bind(m, (void *)&un, sizeof(un)));
+		R(stat(un.sun_path, &st));
+		V("mode", "%o", st.st_mode);
+		unlink(un.sun_path);
 		close(listener(c, 4));
 		R(access(((struct sockaddr_un *)&c->la.ss)->sun_path, F_OK));
 		R(connect(cl_socket(c, 0), SA(&c->la), c->la.len));
