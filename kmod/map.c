@@ -248,6 +248,7 @@ static int l5_map_prepare(struct l5_sock *l5)
 		state->transport = l5->conn->link->transport;
 		state->flags = l5->conn->link->map_flags;
 		state->tx_size = own->size;
+		state->tx_extent = l5_ring_extent(l5);
 		state->rx_size = peer->size;
 		/* no two ends have the same, unless very many are closed */
 		state->watch = (u64)(u32)atomic_inc_return(&serial) << 32;
@@ -257,6 +258,7 @@ static int l5_map_prepare(struct l5_sock *l5)
 		 */
 		smp_store_mb(own->state, state);
 		l5_map_note(l5);
+		l5_map_extent(l5);
 	}
 	set_bit(L5_END_MAPPED, &own->flags);
 	mutex_unlock(&own->map_lock);

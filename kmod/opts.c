@@ -15,6 +15,7 @@
 
 #include "bootstrap.h"
 #include "opts.h"
+#include "ring.h"
 
 /*
  * Flags of a sock that an option sets. Those that the kernel counts sockets by
@@ -166,6 +167,7 @@ void l5_opts_changed(struct sock *sk)
 		l5->opts = new;
 	}
 	bh_unlock_sock(bsk);
+	l5_map_extent(l5);
 }
 
 /**

@@ -75,6 +75,27 @@ u32 l5_ring_extent(const struct l5_sock *l5)
 }
 
 /**
+ * l5_map_extent() - SO_SNDBUF may have changed: tell processes that write
+ * @l5: a socket in any state
+ *
+ * Context: any.
+ */
+void l5_map_extent(struct l5_sock *l5)
+{
+	struct l5_map_state *state;
+	u32 extent;
+
+	if (l5_state(l5) < L5_MOVING)
+		return;
+	/* S, pairs with R in l5_map_prepare() */
+	smp_mb();
+	state = READ_ONCE(l5_own(l5)->state);
+	extent = l5_ring_extent(l5);
+	if (state && READ_ONCE(state->tx_extent) != extent)
+		WRITE_ONCE(state->tx_extent, extent);
+}
+
+/**
  * l5_ring_write() - publish one record
  * @l5: a socket in state L5_RINGS, its tx_lock held
  * @from: payload, advanced by the bytes taken

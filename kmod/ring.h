@@ -15,6 +15,7 @@ bool l5_ring_holds(struct l5_sock *l5, size_t n);
 u64 l5_ring_seen(struct l5_sock *l5, u64 from);
 u32 l5_ring_used(struct l5_conn *conn, int end);
 u32 l5_ring_extent(const struct l5_sock *l5);
+void l5_map_extent(struct l5_sock *l5);
 bool l5_ring_readable(struct l5_sock *l5);
 bool l5_ring_writable(struct l5_sock *l5);
 void l5_ring_owed(struct l5_sock *l5);

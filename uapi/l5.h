@@ -311,7 +311,8 @@ struct l5_area {
  * @tx_ring: generation of the ring this end writes, 0 so far; treat a
  *	generation that you do not know as an unknown flag
  * @rx_ring: the same of the ring this end reads
- * @reserved: 0
+ * @tx_extent: bytes of @tx_size that this end uses at a time, which SO_SNDBUF
+ *	changes; a writer reads it anew for each record
  * @features: bits for what the peer understands of what a record may have: none
  *	so far
  * @watch: gets another value as soon as a process that watches (L5_IOC_WATCH)
@@ -334,7 +335,7 @@ struct l5_map_state {
 	__u32 rx_size;
 	__u32 tx_ring;
 	__u32 rx_ring;
-	__u32 reserved;
+	__u32 tx_extent;
 	__aligned_u64 features;
 	__aligned_u64 watch;
 };

@@ -37,8 +37,8 @@
 
 #define SNDBUF_REASON							\
 	"a ring's size is fixed when the two ends meet: SO_SNDBUF set later "\
-	"says how much of it system calls use, and what is raised beyond it "\
-	"is no room for a writer that waits"
+	"says how much of it is used, and what is raised beyond it is no "\
+	"room for a writer that waits"
 
 #define CORK_REASON							\
 	"a ring keeps nothing back: what TCP_CORK or MSG_MORE would let "\
@@ -132,10 +132,6 @@ const struct deviation deviations[] = {
 	  "1000", "-1 EAGAIN", false, SNDBUF_REASON, D_ALWAYS },
 	{ "sndbuf_raised", "poll c->a", V_RING,
 	  "1 OUT|*", "0 ", false, SNDBUF_REASON, D_ALWAYS },
-	{ "sndbuf_raised_from_little", "send(c->a, buf, 1000, 0)", V_RING,
-	  "1000", "-1 EAGAIN", false, SNDBUF_REASON, D_FULL },
-	{ "sndbuf_raised_from_little", "poll c->a", V_RING,
-	  "1 OUT|*", "0 ", false, SNDBUF_REASON, D_FULL },
 	{ "more_unseen", "seen of what MSG_MORE keeps", V_RING_TCP,
 	  "0", "4", true, CORK_REASON, D_ALWAYS },
 	{ "cork", "seen of what TCP_CORK keeps", V_RING_TCP,

@@ -151,6 +151,7 @@ FIXTURE_SETUP(unit_place)
 		.version = L5_MAP_VERSION,
 		.tx_size = RING,
 		.rx_size = RING,
+		.tx_extent = RING,
 	};
 	struct l5_map *m;
 

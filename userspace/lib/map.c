@@ -235,6 +235,7 @@ static bool l5_map_state_ok(const struct l5_map_mem *mem)
 	       l5_load(&s->version) == L5_MAP_VERSION &&
 	       l5_load(&s->tx_size) == mem->tx_size &&
 	       l5_load(&s->rx_size) == mem->rx_size &&
+	       l5_load(&s->tx_extent) - 1 < mem->tx_size &&
 	       !l5_load(&s->tx_ring) && !l5_load(&s->rx_ring);
 }
 

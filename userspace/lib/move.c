@@ -92,7 +92,7 @@ static size_t l5_iov_part(struct l5_iov *i, uint8_t **p, size_t n)
 static int l5_map_room(struct l5_map *m, size_t want, uint32_t most)
 {
 	return l5_room_claim(&m->prod, m->peer, want < most ? want : most,
-			     m->tx_size);
+			     l5_map_extent(m));
 }
 
 /*
@@ -420,7 +420,7 @@ ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want)
 		return ret;
 	ret = L5_TRY_ASK;
 	if (!(l5_load(&m->state->flags) & L5_MAP_TX_STOP)) {
-		ret = l5_map_room(m, want, l5_room_low(m->tx_size));
+		ret = l5_map_room(m, want, l5_room_low(l5_map_extent(m)));
 		if (!ret)
 			ret = L5_TRY_AGAIN;
 		else if (ret < 0)

@@ -109,7 +109,8 @@ ssize_t l5_map_send1(struct l5_map *m, int fd, const void *buf, size_t len)
 	mask = m->tx_size - 1;
 	/* a head that cannot be makes the difference large, too */
 	if (l5_unlikely(l5_load(&m->state->flags) & L5_MAP_TX_STOP ||
-			tail - m->prod.head + size + L5_HDR > mask))
+			tail - m->prod.head + size + L5_HDR >=
+			l5_map_extent(m)))
 		return l5_map_send1_slow(m, fd, buf, len, frame, true);
 	slot = (__u64 *)(tx + (tail & mask));
 	/*

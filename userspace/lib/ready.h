@@ -22,6 +22,12 @@ uint64_t l5_map_glance(const __u64 *slot)
 	return l5_load_acquire(slot);
 }
 
+/* How much of its ring does this end use? As much as SO_SNDBUF says. */
+static inline uint32_t l5_map_extent(const struct l5_map *m)
+{
+	return l5_load(&m->state->tx_extent);
+}
+
 /**
  * l5_map_readable() - is there anything to read, or to complain about?
  * @m: the end
@@ -84,7 +90,19 @@ static inline bool l5_map_rx_ask(const struct l5_map *m)
 static inline bool l5_map_roomy(const struct l5_map *m)
 {
 	return l5_room_worth(l5_load(&m->own->tx_tail),
-			     l5_load(&m->peer->rx_head), m->tx_size);
+			     l5_load(&m->peer->rx_head), l5_map_extent(m));
+}
+
+/**
+ * l5_map_always_roomy() - has it been worth while to write ever since?
+ * @m: the end
+ * @head: how far the peer had read then
+ *
+ * The tail does not go back, and the peer's head was not less since.
+ */
+static inline bool l5_map_always_roomy(const struct l5_map *m, uint64_t head)
+{
+	return l5_room_worth(l5_load(&m->own->tx_tail), head, l5_map_extent(m));
 }
 
 /**
