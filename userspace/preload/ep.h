@@ -52,7 +52,10 @@ enum {
  * @known_data: what the kernel was told last
  * @churn: how often it was changed
  * @tail: where the records ended when data was last delivered
- * @head: how far the peer had read then
+ * @room: room was delivered with it
+ * @head: if so, how far the peer had read at a time before that was found
+ * @seen: how far the peer had read at the last event
+ * @seen_at: what @waits of the set was after that look
  * @last: when it last had an event
  */
 struct reg {
@@ -72,7 +75,10 @@ struct reg {
 	uint64_t known_data;
 	unsigned int churn;
 	uint64_t tail;
+	bool room;
 	uint64_t head;
+	uint64_t seen;
+	uint64_t seen_at;
 	uint64_t last;
 };
 

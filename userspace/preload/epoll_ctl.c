@@ -54,7 +54,10 @@ static bool note(struct ep *ep, int fd, const struct epoll_event *ev)
 	r = reg_new();
 	if (!r)
 		return false;
-	*r = (struct reg){ .ep = ep, .fd = fd, .data = ev->data.u64 };
+	*r = (struct reg){
+		.ep = ep, .fd = fd, .data = ev->data.u64,
+		.seen_at = UINT64_MAX,
+	};
 	/* hashed first: a thread that closes the descriptor may kill it */
 	reg_hash(ep, r);
 	reg_set(ep, r, ev);
@@ -66,31 +69,25 @@ static bool note(struct ep *ep, int fd, const struct epoll_event *ev)
 	return false;
 }
 
+/* The lock is ours. */
 static void ctl_add(struct ep *ep, int fd, const struct epoll_event *ev)
 {
-	if (fd_ep(fd))
-		ep_shared(fd_ep(fd));
-	if (!ep_lock(ep))
-		return;
 	ep_sweep(ep);
 	if (!note(ep, fd, ev))
 		ep_leave(ep);
-	ep_unlock(ep);
 }
 
-/* With @ev: changed; without: removed. */
+/* With @ev: changed; without: removed. The lock is ours. */
 static void ctl_change(struct ep *ep, int fd, const struct epoll_event *ev)
 {
 	struct fd_entry *e = fd_entry(fd);
 	struct reg *r;
 
-	if (!ep_lock(ep))
-		return;
 	r = e ? atomic_load(&e->reg) : NULL;
 	if (!r || r->ep != ep)
 		r = stray_of(ep, fd);
 	if (!r)
-		goto out;
+		return;
 	if (ev) {
 		if (r->known)
 			reg_set(ep, r, ev);
@@ -104,8 +101,6 @@ static void ctl_change(struct ep *ep, int fd, const struct epoll_event *ev)
 	} else if (atomic_compare_exchange_strong(&e->reg, &r, NULL)) {
 		reg_drop(ep, r);
 	}
-out:
-	ep_unlock(ep);
 }
 
 /*
@@ -125,7 +120,7 @@ static int ctl_later(struct ep *ep, int op, int fd,
 		return 1;
 	if (!ep_lock(ep))
 		return 1;
-	if (atomic_load(&e->reg) != r)
+	if (atomic_load(&e->reg) != r || r->ep != ep)
 		goto out;
 	if (r->churn < CHURN)
 		r->churn++;
@@ -171,6 +166,7 @@ static int ctl(struct ep *ep, int epfd, int op, int fd, struct epoll_event *ev)
 {
 	int ret, saved = errno;
 	uintptr_t held;
+	bool locked;
 
 	if (ep && fd_forked())
 		fd_ours();
@@ -182,28 +178,28 @@ static int ctl(struct ep *ep, int epfd, int op, int fd, struct epoll_event *ev)
 			return ret;
 		errno = saved;
 	}
+	held = sig_hold();
+	/* what two threads tell the kernel is noted in the kernel's order */
+	locked = ep && !ep_off(ep) && ep_lock(ep);
+	errno = saved;
 	ret = syscall(SYS_epoll_ctl, epfd, op, fd, ev);
 	saved = errno;
-	if (!ep) {
-		/* a set of ours within one that we do not know */
-		if (!ret && op == EPOLL_CTL_ADD && fd_ep(fd))
-			ep_shared(fd_ep(fd));
-		return ret;
-	}
-	if (ret && op != EPOLL_CTL_DEL)
-		return ret;
-	held = sig_hold();
-	if (ep_off(ep)) {
+	if (ret && op != EPOLL_CTL_DEL) {
+		/* nothing has changed */
+	} else if (!locked) {
 		/* the parent, whose memory it is not, is to know */
-		if (ep->shared)
+		if (ep && ep->shared)
 			atomic_store(ep->shared, 1);
-		if (fd_ep(fd))
-			ep_shared(fd_ep(fd));
 	} else if (op == EPOLL_CTL_ADD) {
 		ctl_add(ep, fd, ev);
 	} else {
 		ctl_change(ep, fd, op == EPOLL_CTL_MOD ? ev : NULL);
 	}
+	if (locked)
+		ep_unlock(ep);
+	/* a set of ours within another, known or not */
+	if (!ret && op == EPOLL_CTL_ADD && fd_ep(fd))
+		ep_shared(fd_ep(fd));
 	sig_release(held);
 	errno = saved;
 	return ret;

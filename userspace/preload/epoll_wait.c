@@ -96,9 +96,11 @@ static uint32_t ready_events(const struct reg *r, unsigned int ready)
 /*
  * The events of one socket to report now, 0 if none, or NOT_CLEAN. @s is in
  * use. Room is no edge by itself, and to look for it takes the peer's line away
- * from it: so that is only done once there is an edge.
+ * from it: so that is only done once there is an edge. @head is how far the
+ * peer had read before that look, if there was one.
  */
-static uint32_t reg_events(const struct reg *r, const struct sock *s)
+static uint32_t reg_events(const struct reg *r, const struct sock *s,
+			   uint64_t *head)
 {
 	unsigned int ready;
 
@@ -113,8 +115,10 @@ static uint32_t reg_events(const struct reg *r, const struct sock *s)
 	if (r->events & EPOLLET &&
 	    !(ready & L5_READY_IN && l5_map_rx_since(s->map, r->tail)))
 		return 0;
-	if (r->events & OUT_EVENTS)
+	if (r->events & OUT_EVENTS) {
+		*head = l5_load(&s->map->peer->rx_head);
 		ready |= sock_ready(s, L5_READY_OUT) & L5_READY_OUT;
+	}
 	return ready_events(r, ready);
 }
 
@@ -125,13 +129,14 @@ static bool hot_ready(const void *arg)
 	unsigned int n = atomic_load_explicit(&ep->hots, memory_order_relaxed);
 	unsigned int i;
 	struct sock *s;
+	uint64_t head;
 	bool ready;
 
 	for (i = 0; i < n; i++) {
 		s = sock_look(ep->hot[i]->fd);
 		if (!s)
 			continue;
-		ready = reg_events(ep->hot[i], s);
+		ready = reg_events(ep->hot[i], s, &head);
 		sock_done();
 		if (ready)
 			return true;
@@ -147,6 +152,7 @@ static int give(struct ep *ep, struct epoll_event *ev, int max, uint64_t now,
 		bool dry)
 {
 	unsigned int i, left = atomic_load(&ep->hots), at = ep->turn;
+	uint64_t head = 0;
 	uint32_t got;
 	int n = 0;
 
@@ -160,7 +166,7 @@ static int give(struct ep *ep, struct epoll_event *ev, int max, uint64_t now,
 		i = at;
 		r = ep->hot[i];
 		s = atomic_load(&r->dead) ? NULL : sock_look(r->fd);
-		got = s ? reg_events(r, s) : 0;
+		got = s ? reg_events(r, s, &head) : 0;
 		if (!s || got == NOT_CLEAN || now - r->last > COLD) {
 			/* left to the kernel, until the kernel reports it */
 			if (got)
@@ -176,10 +182,10 @@ static int give(struct ep *ep, struct epoll_event *ev, int max, uint64_t now,
 			return 1;
 		}
 		if (got) {
-			if (got & IN_EVENTS) {
+			if (got & IN_EVENTS)
 				r->tail = l5_map_rx_end(s->map, r->tail);
-				r->head = l5_load(&s->map->peer->rx_head);
-			}
+			r->room = got & OUT_EVENTS;
+			r->head = head;
 			r->last = now;
 			ev[n].events = got;
 			ev[n++].data.u64 = r->data;
@@ -207,9 +213,8 @@ static struct reg *reg_by_data(struct ep *ep, uint64_t data)
 }
 
 /*
- * Was an edge that the kernel reports delivered already? Room is news only if
- * the ring may have been full since then: the tail does not go back, and the
- * head that we saw was not further than the present one.
+ * Was an edge that the kernel reports delivered already? Room is news unless it
+ * was delivered, and the ring cannot have been full since.
  */
 static bool known_edge(const struct reg *r, const struct sock *s,
 		       uint32_t events)
@@ -219,8 +224,21 @@ static bool known_edge(const struct reg *r, const struct sock *s,
 	    l5_map_rx_since(s->map, r->tail))
 		return false;
 	return !(events & OUT_EVENTS) ||
-	       l5_load(&s->map->own->tx_tail) - r->head <=
-	       l5_room_low(s->map->tx_size);
+	       (r->room && l5_map_always_roomy(s->map, r->head));
+}
+
+/*
+ * The kernel's events are delivered. How far the peer had read when the kernel
+ * looked is not known, but how far at the event before, if the wait began
+ * after that.
+ */
+static void deliver(struct reg *r, const struct sock *s, uint32_t events,
+		    uint64_t number)
+{
+	if (events & IN_EVENTS)
+		r->tail = l5_map_rx_end(s->map, r->tail);
+	r->room = events & OUT_EVENTS && number > r->seen_at;
+	r->head = r->seen;
 }
 
 static void heat(struct ep *ep, struct reg *r, uint64_t now)
@@ -280,10 +298,10 @@ static int take(struct ep *ep, struct epoll_event *ev, int n, uint64_t number,
 		if (s && sock_clean(s)) {
 			drop = known_edge(r, s, ev[i].events);
 			t->rings = true;
-			if (!drop && ev[i].events & IN_EVENTS)
-				r->tail = l5_map_rx_end(s->map, r->tail);
 			if (!drop)
-				r->head = l5_load(&s->map->peer->rx_head);
+				deliver(r, s, ev[i].events, number);
+			r->seen = l5_load(&s->map->peer->rx_head);
+			r->seen_at = atomic_load(&ep->waits);
 			drop |= gone_meanwhile(r, number);
 			heat(ep, r, now);
 		} else {
