@@ -116,7 +116,7 @@ bool io_odd(const struct iovec *iov, int n, size_t *len)
 	for (i = 0; i < n; i++) {
 		if (iov[i].iov_len && !may_be_memory(iov[i].iov_base))
 			return true;
-		if (iov[i].iov_len > SSIZE_MAX - *len)
+		if (iov[i].iov_len > IO_MAX - *len)
 			return true;
 		*len += iov[i].iov_len;
 	}
@@ -141,7 +141,9 @@ size_t io_rest(struct io_rest *r)
 			at_move(&r->at, ret);
 		else if (ret < 0)
 			io_keep_error(r->fd, errno);
+		/* a number that was closed meanwhile may be another's now */
 	} while (r->at.left && ret > 0 && (size_t)ret == span &&
+		 fd_word(r->fd) == r->word &&
 		 (r->dontwait || l5_no_signal(r->seen)));
 	errno = saved;
 	return left - r->at.left;

@@ -6,6 +6,7 @@
 #define L5_IO_H
 
 #include <errno.h>
+#include <limits.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -17,6 +18,9 @@
 
 /* What these functions return when the caller is to make its system call. */
 #define TO_KERNEL	((ssize_t)-2)
+
+/* No call moves more: the kernel cuts the rest off. */
+#define IO_MAX		(INT_MAX & ~4095ul)
 
 /* Neither NULL nor any of its neighbours, nor the kernel's half. */
 static inline bool may_be_memory(const void *p)
@@ -118,6 +122,7 @@ bool io_odd(const struct iovec *iov, int n, size_t *len);
 /**
  * struct io_rest - what is left of a call, for the kernel
  * @fd: the descriptor
+ * @word: what it was when the socket was in use
  * @at: where the call is in its buffers
  * @flags: MSG_*
  * @one: the program's call has one buffer
@@ -127,6 +132,7 @@ bool io_odd(const struct iovec *iov, int n, size_t *len);
  */
 struct io_rest {
 	int fd;
+	uintptr_t word;
 	struct at at;
 	int flags;
 	bool one;

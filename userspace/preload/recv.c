@@ -127,7 +127,8 @@ static ssize_t recv_call(const struct io_rest *r, const struct iovec *v, int n)
 static ssize_t recv_rest(const struct receive *r, size_t done)
 {
 	struct io_rest rest = {
-		.fd = r->fd, .flags = r->flags, .one = r->n == 1,
+		.fd = r->fd, .word = (uintptr_t)r->s, .flags = r->flags,
+		.one = r->n == 1,
 		.seen = r->wait.seen, .call = recv_call,
 	};
 
@@ -199,7 +200,7 @@ ssize_t recv_one(int fd, void *buf, size_t len, int flags,
 	p->slept = false;
 	if (l5_likely(!s))
 		return TO_KERNEL;
-	if (flags & ~RECV_FLAGS || !len || len > SSIZE_MAX ||
+	if (flags & ~RECV_FLAGS || !len || len > IO_MAX ||
 	    !may_be_memory(buf) || !unnamed(s, name)) {
 		stats_call(s->stat, fd, L5_STATS_IN, flags & ~RECV_FLAGS ?
 			   L5_STATS_FLAGS : L5_STATS_ODD);

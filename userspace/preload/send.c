@@ -162,7 +162,8 @@ static ssize_t send_call(const struct io_rest *r, const struct iovec *v, int n)
 static size_t send_rest(const struct sending *t, int flags, bool dontwait)
 {
 	struct io_rest rest = {
-		.fd = t->fd, .flags = flags | MSG_NOSIGNAL,
+		.fd = t->fd, .word = (uintptr_t)t->s,
+		.flags = flags | MSG_NOSIGNAL,
 		.dontwait = dontwait, .seen = t->wait.seen, .call = send_call,
 	};
 
@@ -273,7 +274,7 @@ ssize_t send_one(int fd, const void *buf, size_t len, int flags,
 	p->slept = false;
 	if (l5_likely(!s))
 		return TO_KERNEL;
-	if (flags & ~SEND_FLAGS || !len || len > SSIZE_MAX ||
+	if (flags & ~SEND_FLAGS || !len || len > IO_MAX ||
 	    !may_be_memory(buf) || !unaddressed(s, to, tolen)) {
 		stats_call(s->stat, fd, L5_STATS_OUT, flags & ~SEND_FLAGS ?
 			   L5_STATS_FLAGS : L5_STATS_ODD);
@@ -348,6 +349,11 @@ static void passed(const struct msghdr *msg)
 
 	for (c = CMSG_FIRSTHDR(msg); c;
 	     c = CMSG_NXTHDR((struct msghdr *)msg, c)) {
+		/* the kernel refuses these */
+		if (c->cmsg_len < CMSG_LEN(0) ||
+		    c->cmsg_len > (size_t)((char *)msg->msg_control +
+					   msg->msg_controllen - (char *)c))
+			break;
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
 		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(fd);
