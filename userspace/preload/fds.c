@@ -112,6 +112,8 @@ EXPORT int clone(int (*fn)(void *arg), void *stack, int flags, void *arg, ...)
 	tls = va_arg(ap, void *);
 	ctid = va_arg(ap, void *);
 	va_end(ap);
+	if (!(flags & CLONE_THREAD))
+		fd_children();
 	if (flags & CLONE_VM && !(flags & (CLONE_FILES | CLONE_VFORK)))
 		fd_give_up();
 	return real.clone(fn, stack, flags, arg, ptid, tls, ctid);
@@ -128,28 +130,31 @@ EXPORT void closefrom(int low)
 
 EXPORT int dup(int from)
 {
+	struct fd_seen seen = fd_see(from);
 	int to = syscall(SYS_dup, from);
 
 	if (to >= 0)
-		fd_copy(from, to);
+		fd_copy(from, to, seen);
 	return to;
 }
 
 EXPORT int dup3(int from, int to, int flags)
 {
+	struct fd_seen seen = fd_see(from);
 	int ret;
 
 	if (from != to)
 		fd_new(to);
 	ret = syscall(SYS_dup3, from, to, flags);
 	if (ret >= 0)
-		fd_copy(from, to);
+		fd_copy(from, to, seen);
 	return ret;
 }
 
 EXPORT int dup2(int from, int to)
 {
 #ifdef SYS_dup2
+	struct fd_seen seen = fd_see(from);
 	int ret;
 
 	/* of equal numbers it only says whether there is such a descriptor */
@@ -158,7 +163,7 @@ EXPORT int dup2(int from, int to)
 	/* a filter of system calls may know this one alone */
 	ret = syscall(SYS_dup2, from, to);
 	if (ret >= 0 && from != to)
-		fd_copy(from, to);
+		fd_copy(from, to, seen);
 	return ret;
 #else
 	if (from == to)
@@ -194,6 +199,7 @@ static void async_on(int fd)
 
 EXPORT int fcntl64(int fd, int cmd, ...)
 {
+	struct fd_seen seen = fd_see(fd);
 	va_list ap;
 	long arg;
 	int ret;
@@ -208,7 +214,7 @@ EXPORT int fcntl64(int fd, int cmd, ...)
 	switch (cmd) {
 	case F_DUPFD:
 	case F_DUPFD_CLOEXEC:
-		fd_copy(fd, ret);
+		fd_copy(fd, ret, seen);
 		break;
 	case F_SETFL:
 		fd_flag(fd, SOCK_NONBLOCKING, arg & O_NONBLOCK);

@@ -144,7 +144,10 @@ void fd_forget_range(unsigned int first, unsigned int last)
 	}
 }
 
-/* It is not known yet whether it is to be mapped, but which end it is. */
+/*
+ * It is not known yet whether it is to be mapped, but which end it is. A flag
+ * may be set by either number, and is then not noted of the other.
+ */
 static void copy_side(int from, int to)
 {
 	uintptr_t word = fd_word(from), none = 0;
@@ -152,6 +155,7 @@ static void copy_side(int from, int to)
 
 	if ((word & FD_KIND) != FD_COUNTS || !(word & FD_SIDES) || !fd_ours())
 		return;
+	fd_shared(from);
 	e = fd_entry_make(to);
 	if (e)
 		atomic_compare_exchange_strong(&e->word, &none,
@@ -162,10 +166,9 @@ static void copy_side(int from, int to)
  * The copy becomes what the original is now known to have been when the copy
  * was made: if nothing was closed up to now.
  */
-void fd_copy(int from, int to)
+void fd_copy(int from, int to, struct fd_seen seen)
 {
-	struct fd_entry *e = fd_entry(from);
-	uint64_t watch = e ? atomic_load(&e->watch) : 0;
+	struct fd_entry *e;
 	struct sock *s;
 
 	fd_new(to);
@@ -177,8 +180,9 @@ void fd_copy(int from, int to)
 		return;
 	}
 	e = fd_ours() ? fd_entry_make(to) : NULL;
-	if (e && l5_map_watched(s->map) == watch && sock_get(s)) {
-		atomic_store(&e->watch, watch);
+	if (e && (uintptr_t)s == seen.word &&
+	    l5_map_watched(s->map) == seen.watch && sock_get(s)) {
+		atomic_store(&e->watch, seen.watch);
 		word_put(atomic_exchange(&e->word, (uintptr_t)s));
 	}
 	sock_done();
@@ -247,7 +251,7 @@ void fd_give_up(void)
 /* Processes */
 
 /* From now on a child may change what the descriptors share. */
-static void before_fork(void)
+void fd_children(void)
 {
 	atomic_fetch_add(&fd_forks, 1);
 	ep_unseen_all();
@@ -278,7 +282,7 @@ void fd_live(void)
 
 void fd_start(int after, int maps)
 {
-	pthread_atfork(before_fork, NULL, in_child);
+	pthread_atfork(fd_children, NULL, in_child);
 	learn_start(after, maps);
 	if (after < 0)
 		unmapped_never(policy_how());

@@ -33,7 +33,8 @@
  * A child of fork() has none of its parent's mappings: it notices by a page
  * that fork() clears, and forgets everything. So fork(), clone() and all their
  * relatives need no wrapper. A child of vfork(), or of posix_spawn(), lives in
- * its parent's memory but has its own descriptors: nothing it does is entered.
+ * its parent's memory but has its own descriptors: nothing it does is entered,
+ * but that there was such a child is, see spawn.c.
  * What exec() starts begins with an empty table and learns by use.
  */
 #ifndef L5_FDTAB_H
@@ -353,6 +354,13 @@ void fd_leave(int fd);
 void fd_shared(int fd);
 
 /**
+ * fd_children() - a child is about to come that may change what is shared
+ *
+ * Until then O_NONBLOCK of a socket that was made here was this process's.
+ */
+void fd_children(void);
+
+/**
  * fd_forget_range() - many descriptors are closed
  * @first: the first of them
  * @last: the last of them
@@ -360,11 +368,34 @@ void fd_shared(int fd);
 void fd_forget_range(unsigned int first, unsigned int last);
 
 /**
+ * struct fd_seen - what is known of a descriptor at some time
+ * @word: see above
+ * @watch: see &struct fd_entry
+ */
+struct fd_seen {
+	uintptr_t word;
+	uint64_t watch;
+};
+
+static inline struct fd_seen fd_see(int fd)
+{
+	struct fd_entry *e = fd_entry(fd);
+	struct fd_seen seen = { 0, 0 };
+
+	if (e) {
+		seen.word = atomic_load(&e->word);
+		seen.watch = atomic_load(&e->watch);
+	}
+	return seen;
+}
+
+/**
  * fd_copy() - a descriptor was made from another by dup()
  * @from: what was there
  * @to: what is new
+ * @seen: what was known of @from before the copy was made
  */
-void fd_copy(int from, int to);
+void fd_copy(int from, int to, struct fd_seen seen);
 
 /**
  * fd_set_ep() - a descriptor is an epoll set

@@ -9,8 +9,12 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/prctl.h>
 #include <stdarg.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -75,6 +79,21 @@ EXPORT long syscall(long nr, ...)
 		return dup3(a[0], a[1], a[2]);
 	case SYS_close_range:
 		return close_range(a[0], a[1], a[2]);
+	case SYS_fcntl:
+		if (a[1] == F_SETFL || a[1] == F_DUPFD ||
+		    a[1] == F_DUPFD_CLOEXEC)
+			return fcntl(a[0], a[1], a[2]);
+		break;
+	case SYS_ioctl:
+		if (a[1] == FIONBIO || a[1] == FIOASYNC)
+			return ioctl(a[0], a[1], a[2]);
+		break;
+	case SYS_setsockopt:
+		if (a[1] == SOL_SOCKET)
+			return setsockopt(a[0], a[1], a[2], (void *)a[3], a[4]);
+		break;
+	case SYS_epoll_ctl:
+		return epoll_ctl(a[0], a[1], a[2], (void *)a[3]);
 	}
 	return answer(l5_raw(nr, a[0], a[1], a[2], a[3], a[4], a[5]));
 }

@@ -182,6 +182,42 @@ static int raw_clone(int (*fn)(void *arg), void *stack, int flags, void *arg,
 	return real.clone(fn, stack, flags, arg, ptid, tls, ctid);
 }
 
+static int raw_posix_spawn(pid_t *pid, const char *path,
+			   const posix_spawn_file_actions_t *acts,
+			   const posix_spawnattr_t *attr, char *const argv[],
+			   char *const env[])
+{
+	real.posix_spawn = dlsym(RTLD_NEXT, "posix_spawn");
+	return real.posix_spawn(pid, path, acts, attr, argv, env);
+}
+
+static int raw_posix_spawnp(pid_t *pid, const char *file,
+			    const posix_spawn_file_actions_t *acts,
+			    const posix_spawnattr_t *attr, char *const argv[],
+			    char *const env[])
+{
+	real.posix_spawnp = dlsym(RTLD_NEXT, "posix_spawnp");
+	return real.posix_spawnp(pid, file, acts, attr, argv, env);
+}
+
+static FILE *raw_popen(const char *command, const char *type)
+{
+	real.popen = dlsym(RTLD_NEXT, "popen");
+	return real.popen(command, type);
+}
+
+static int raw_system(const char *command)
+{
+	real.system = dlsym(RTLD_NEXT, "system");
+	return real.system(command);
+}
+
+static pid_t raw__Fork(void)
+{
+	real._Fork = dlsym(RTLD_NEXT, "_Fork");
+	return real._Fork();
+}
+
 struct l5_real real = {
 #define L5_REAL_RAW(name)	.name = raw_##name,
 	L5_REAL(L5_REAL_RAW)

@@ -13,6 +13,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -74,6 +75,17 @@ struct l5_real {
 		     ...);
 	int (*sigaction)(int sig, const struct sigaction *act,
 			 struct sigaction *old);
+	int (*posix_spawn)(pid_t *pid, const char *path,
+			   const posix_spawn_file_actions_t *acts,
+			   const posix_spawnattr_t *attr, char *const argv[],
+			   char *const env[]);
+	int (*posix_spawnp)(pid_t *pid, const char *file,
+			    const posix_spawn_file_actions_t *acts,
+			    const posix_spawnattr_t *attr, char *const argv[],
+			    char *const env[]);
+	FILE *(*popen)(const char *command, const char *type);
+	int (*system)(const char *command);
+	pid_t (*_Fork)(void);
 };
 
 /* All of them. */
@@ -84,7 +96,8 @@ struct l5_real {
 	X(select) X(pselect) X(epoll_wait) X(epoll_pwait)		\
 	X(epoll_pwait2) X(accept) X(accept4) X(connect) X(close)	\
 	X(fcntl64) X(closefrom) X(fclose) X(freopen) X(freopen64)	\
-	X(daemon) X(sigaction) X(clone)
+	X(daemon) X(sigaction) X(clone) X(posix_spawn) X(posix_spawnp)	\
+	X(popen) X(system) X(_Fork)
 
 extern struct l5_real real;
 
