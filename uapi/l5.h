@@ -112,7 +112,7 @@ enum l5_transport {
 	X(OPTION,   "option",	"an option that only TCP can honour")	\
 	X(LIMIT,    "limit",	"a limit on memory is reached")		\
 	X(NOMEM,    "nomem",	"no memory for the rings")		\
-	X(CONNECT,  "connect",	"connected by other means than connect()") \
+	X(CONNECT,  "connect",	"connected by more than one connect()") \
 	X(REFUSED,  "refused",	"the peer's host refused RDMA")		\
 	X(SILENT,   "silent",	"the peer's host did not answer for RDMA") \
 	X(RDMA,	    "rdma",	"RDMA failed before the connection moved") \
