@@ -201,21 +201,6 @@ static void l5_tcp_create(struct l5_sock *l5)
 }
 
 /*
- * IPV6_ADDRFORM makes a socket of IPv4 of one of IPv6, but leaves it the state
- * of the latter. Children of IPv4 copy the pointer to that, and use it when the
- * listener is long gone. There is nothing left in it by then.
- */
-static void l5_tcp_not_ipv6(struct sock *bsk)
-{
-#if IS_ENABLED(CONFIG_IPV6)
-	if (bsk->sk_family != AF_INET || !inet_sk(bsk)->pinet6)
-		return;
-	bsk->sk_destruct = inet_sock_destruct;
-	inet_sk(bsk)->pinet6 = NULL;
-#endif
-}
-
-/*
  * Make the bootstrap ready to be a listener that looks for meetings. A
  * bootstrap whose operations are not those it began with becomes an ordinary
  * listener: it was connected to an IPv4 address as an IPv6 socket, say.
@@ -227,7 +212,6 @@ static void l5_tcp_listen(struct l5_sock *l5)
 	struct l5_af_ops *af = l5_af_of(l5);
 
 	lock_sock(bsk);
-	l5_tcp_not_ipv6(bsk);
 	write_lock_bh(&bsk->sk_callback_lock);
 	l5_boot_hook(bsk, false);
 	if (icsk->icsk_af_ops == af->orig) {
@@ -238,6 +222,26 @@ static void l5_tcp_listen(struct l5_sock *l5)
 	}
 	write_unlock_bh(&bsk->sk_callback_lock);
 	release_sock(bsk);
+}
+
+/*
+ * IPV6_ADDRFORM makes a socket of IPv4 of one of IPv6, but leaves it the state
+ * of the latter. If it listens, its children copy the pointer to that, and
+ * would use it when the listener is long gone. A child gives it up as soon as
+ * no other task can be in a call on it; a listener never can.
+ */
+static struct l5_conn *l5_tcp_accept(struct l5_sock *listener,
+				     struct sock *child)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	if (child->sk_family == AF_INET && inet_sk(child)->pinet6) {
+		lock_sock(child);
+		child->sk_destruct = inet_sock_destruct;
+		inet_sk(child)->pinet6 = NULL;
+		release_sock(child);
+	}
+#endif
+	return NULL;
 }
 
 static void l5_tcp_unlisten(struct l5_sock *l5)
@@ -482,6 +486,7 @@ static void l5_tcp_release(struct l5_sock *l5)
 	.release	= l5_tcp_release,				\
 	.reset		= l5_tcp_reset,					\
 	.accept_empty	= l5_tcp_accept_empty,				\
+	.accept		= l5_tcp_accept,				\
 	.child_abort	= l5_tcp_child_abort,				\
 	.send_check	= l5_tcp_send_check,				\
 	.send_to_closed	= l5_tcp_send_to_closed,			\

@@ -24,6 +24,7 @@
 
 #include "kselftest_harness.h"
 #include "ends.h"
+#include "hole.h"
 #include "users.h"
 
 #ifndef IPV6_ADDRFORM
@@ -214,6 +215,54 @@ TEST_F_TIMEOUT(life_hook, addrform_child_outlives, 100)
 	for (i = 0; i < OUTLIVERS; i++)
 		close(s[i]);
 	usleep(300000);
+}
+
+#ifndef IPV6_FLOWLABEL_MGR
+#define IPV6_FLOWLABEL_MGR	32
+#endif
+
+/* A call of IPv6's that is not over: its page comes when @arg is closed. */
+struct asker {
+	int fd;
+	void *hole;
+	atomic_int tid;
+};
+
+static void *asker_main(void *arg)
+{
+	struct asker *a = arg;
+	socklen_t len = 32;	/* of struct in6_flowlabel_req */
+
+	atomic_store(&a->tid, gettid());
+	getsockopt(a->fd, SOL_IPV6, IPV6_FLOWLABEL_MGR, a->hole, &len);
+	return NULL;
+}
+
+/* A socket that is not one of IPv6 any more, in the middle of such a call */
+TEST_F_TIMEOUT(life_hook, addrform_while_asked, 60)
+{
+	const struct sockaddr none = { .sa_family = AF_UNSPEC };
+	int peer, uffd, family = AF_INET;
+	struct asker a = { 0 };
+	pthread_t t;
+
+	a.hole = hole_map(4096, &uffd);
+	if (!a.hole)
+		SKIP(return, "no userfaultfd(2)");
+	a.fd = mapped(true, &peer);
+	ASSERT_LE(0, a.fd);
+	pthread_create(&t, NULL, asker_main, &a);
+	while (!atomic_load(&a.tid))
+		;
+	ASSERT_TRUE(l5_wait_asleep(atomic_load(&a.tid)));
+	ASSERT_EQ(0, setsockopt(a.fd, SOL_IPV6, IPV6_ADDRFORM, &family,
+				sizeof(family)));
+	close(peer);
+	ASSERT_EQ(0, connect(a.fd, &none, sizeof(none)));
+	EXPECT_EQ(0, listen(a.fd, 1));
+	close(uffd);
+	pthread_join(t, NULL);
+	close(a.fd);
 }
 
 /* The same with IPv4 on the whole way: then it pairs. */
