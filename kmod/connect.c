@@ -54,7 +54,7 @@ static void l5_early_connected(struct l5_sock *l5)
 	lockdep_assert_held(&l5->lock);
 	if (l5_state(l5) == L5_IDLE &&
 	    !((1 << READ_ONCE(l5->boot->sk->sk_state)) &
-	      (TCPF_CLOSE | TCPF_LISTEN)))
+	      (TCPF_CLOSE | TCPF_LISTEN | TCPF_SYN_SENT | TCPF_SYN_RECV)))
 		l5_set_state(l5, L5_BASE, L5_REASON_CONNECT);
 }
 
@@ -100,6 +100,27 @@ void l5_connect_settle(struct l5_sock *l5)
 	mutex_unlock(&l5->lock);
 }
 
+/*
+ * A call that sends with TCP Fast Open may have connected the bootstrap before
+ * it was known here that the socket connects. Then no event is to come that
+ * says so.
+ */
+static void l5_connect_overtaken(struct l5_sock *l5)
+{
+	struct sock *bsk = l5->boot->sk;
+
+	lockdep_assert_held(&l5->lock);
+	if (likely(READ_ONCE(bsk->sk_state) == TCP_CLOSE))
+		return;
+	lock_sock(bsk);
+	if (l5_state(l5) == L5_CONNECTING &&
+	    !((1 << bsk->sk_state) &
+	      (TCPF_CLOSE | TCPF_SYN_SENT | TCPF_SYN_RECV)) &&
+	    !(l5->conn && l5->conn->entered))
+		l5_set_state(l5, L5_BASE, l5->why ?: L5_REASON_CONNECT);
+	release_sock(bsk);
+}
+
 /* Put everything in place before the first packet leaves. */
 static void l5_connect_begin(struct l5_sock *l5)
 {
@@ -137,6 +158,7 @@ static void l5_connect_begin(struct l5_sock *l5)
 	if (!why && atomic_read(&l5->early))
 		why = L5_REASON_CONNECT;
 	WRITE_ONCE(l5->why, why);
+	l5_connect_overtaken(l5);
 	if (!why && l5->bops->connecting)
 		l5->bops->connecting(l5);
 out:
@@ -210,11 +232,10 @@ static void l5_unconnected(struct l5_sock *l5)
 	/* a handshake that was under way has ended by now, or never will */
 	lock_sock(bsk);
 	l5_rdv_cancel(l5);
-	/* a call may be in the bootstrap, or use the rings that are there */
-	if (l5_state(l5) >= L5_BASE)
-		WRITE_ONCE(l5->nopair, L5_REASON_CONNECT);
-	if (l5_state(l5) == L5_RINGS || l5_state(l5) == L5_MOVING)
+	if (l5_state(l5) == L5_RINGS || l5_state(l5) == L5_MOVING) {
 		l5_conn_close(l5, true);
+		WRITE_ONCE(l5->nopair, L5_REASON_CONNECT);
+	}
 	if (l5_state(l5) != L5_IDLE)
 		l5_set_state(l5, L5_IDLE, L5_REASON_NONE);
 	release_sock(bsk);
@@ -239,6 +260,9 @@ static int l5_disconnect(struct socket *sock, struct l5_sockaddr *addr,
 		l5_rdv_close(l5);
 	err = l5->boot->ops->connect(l5->boot, addr, len, flags);
 	if (READ_ONCE(l5->boot->sk->sk_state) == TCP_CLOSE) {
+		/* a call may be in the bootstrap that is not counted */
+		if (l5_state(l5) == L5_BASE)
+			WRITE_ONCE(l5->nopair, L5_REASON_CONNECT);
 		ended = l5_listen_ended(l5);
 		l5_unconnected(l5);
 	} else if (listened) {

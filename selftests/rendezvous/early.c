@@ -147,6 +147,68 @@ TEST_F_TIMEOUT(rendezvous_early, send, 300)
 	race(_metadata, &self->to, self->listener, true);
 }
 
+/* A thread that connects by sending. */
+struct opener {
+	atomic_int fd;		/* -1: nothing; -2: the end */
+	const struct addr *to;
+	long got;
+};
+
+static void *opener_main(void *arg)
+{
+	struct opener *t = arg;
+	int fd;
+
+	for (;;) {
+		fd = atomic_load(&t->fd);
+		if (fd == -2)
+			return NULL;
+		if (fd < 0)
+			continue;
+		t->got = sendto(fd, "e", 1, MSG_FASTOPEN | MSG_NOSIGNAL,
+				&t->to->sa, t->to->len);
+		atomic_store(&t->fd, -1);
+	}
+}
+
+/* Two threads connect, one of them by TCP Fast Open: both calls come back. */
+TEST_F_TIMEOUT(rendezvous_early, fastopen, 120)
+{
+	struct opener t = { .fd = -1, .to = &self->to };
+	pthread_t thread;
+	int i, j, c, s;
+	char byte;
+
+	if (self->to.sa.sa_family == AF_UNIX)
+		SKIP(return, "AF_UNIX has no such thing");
+	ASSERT_EQ(0, sh("echo 7 >/proc/sys/net/ipv4/tcp_fastopen"));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, opener_main, &t));
+	for (i = 0; i < 2 * TRIES / l5_slow(); i++) {
+		c = end_socket(END_L5, self->to.sa.sa_family);
+		ASSERT_LE(0, c);
+		atomic_store(&t.fd, c);
+		for (j = i * 37 % 2000; j; j--)
+			atomic_signal_fence(memory_order_seq_cst);
+		if (connect(c, &self->to.sa, self->to.len))
+			ASSERT_TRUE(errno == EISCONN || errno == EALREADY);
+		while (atomic_load(&t.fd) >= 0)
+			;
+		s = accept(self->listener, NULL, NULL);
+		ASSERT_LE(0, s);
+		ASSERT_EQ(1, send(c, "c", 1, MSG_NOSIGNAL));
+		if (t.got == 1) {
+			ASSERT_EQ(1, recv(s, &byte, 1, 0));
+			ASSERT_EQ('e', byte);
+		}
+		ASSERT_EQ(1, recv(s, &byte, 1, 0));
+		ASSERT_EQ('c', byte);
+		close(c);
+		close(s);
+	}
+	atomic_store(&t.fd, -2);
+	pthread_join(thread, NULL);
+}
+
 /* A thread that sends more than there is room for. */
 struct sender {
 	int fd;
