@@ -294,6 +294,27 @@ int l5_boot_create(struct l5_sock *l5, struct net *net, int kern)
 }
 
 /**
+ * l5_boot_busy() - is a task in a call on a bootstrap?
+ * @bsk: the bootstrap
+ *
+ * The task may be in the call for as long as it likes. A task that comes
+ * between this look and the work that follows holds up a single worker.
+ *
+ * Context: process.
+ */
+bool l5_boot_busy(struct sock *bsk)
+{
+	bool busy;
+
+	local_bh_disable();
+	bh_lock_sock(bsk);
+	busy = sock_owned_by_user(bsk);
+	bh_unlock_sock(bsk);
+	local_bh_enable();
+	return busy;
+}
+
+/**
  * l5_boot_unread() - bytes that have come by TCP and are not read
  * @l5: a socket whose bootstrap is TCP
  *

@@ -128,6 +128,7 @@ void l5_boot_label(struct l5_sock *l5);
 int l5_boot_judge(struct l5_sock *l5, int what, struct l5_sockaddr *addr,
 		  int len);
 void l5_boot_error(struct l5_sock *l5);
+bool l5_boot_busy(struct sock *bsk);
 u32 l5_boot_unread(const struct l5_sock *l5);
 bool l5_boot_readable(const struct l5_sock *l5, size_t seen);
 

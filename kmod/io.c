@@ -226,6 +226,8 @@ ended:
 	err = sk_stream_error(l5->boot->sk, msg->msg_flags, -EPIPE);
 	if (err == -ECONNRESET && l5_reset_told(l5))
 		err = sk_stream_error(l5->boot->sk, msg->msg_flags, -EPIPE);
+	else if (err != -EPIPE)
+		set_bit(L5_END_TOLD, &l5_own(l5)->flags);
 	l5_boot_error(l5);
 	return err;
 }
@@ -358,7 +360,9 @@ int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	err = l5_connecting(l5, nonblock, sock_sndtimeo(&l5->sk, nonblock));
 	if (err)
 		return err;
-	early = l5_early_begin(l5, L5_REASON_CONNECT);
+	/* no bytes need no meeting to be given up */
+	early = (len || !l5_deferred(l5)) &&
+		l5_early_begin(l5, L5_REASON_CONNECT);
 	err = l5_decided_sendmsg(l5, msg, len);
 	if (early)
 		l5_early_end(l5);
@@ -401,11 +405,19 @@ static int l5_shm_rx_end(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	n = l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
 	if (n == -ECONNRESET && l5_reset_told(l5))
 		return 0;
+	/*
+	 * A revoked connection ends by an error, the bootstrap's or that of the
+	 * RST that is on its way; also if TCP has the peer's FIN already, for
+	 * there were records before it.
+	 */
+	if (test_bit(L5_END_REVOKED, &l5_own(l5)->flags)) {
+		if (!n || n == -EAGAIN)
+			return l5_reset_told(l5) ? 0 : -ECONNRESET;
+		set_bit(L5_END_TOLD, &l5_own(l5)->flags);
+		return n;
+	}
 	if (n != -EAGAIN)
 		return n;
-	/* a revoked connection ends by an error, and the RST is on its way */
-	if (test_bit(L5_END_REVOKED, &l5_own(l5)->flags))
-		return l5_reset_told(l5) ? 0 : -ECONNRESET;
 	if (test_bit(L5_END_RCV_SHUTDOWN, &l5_own(l5)->flags))
 		return 0;
 	/* disconnected meanwhile, and connected to another peer */
@@ -518,7 +530,8 @@ static int l5_moving_wait_rx(struct l5_sock *l5, long *timeo, size_t seen)
 	int err = 0;
 
 	add_wait_queue(sk_sleep(&l5->sk), &wait);
-	while (!l5_boot_readable(l5, seen) && !l5_rx_rings(l5)) {
+	while (!l5_boot_readable(l5, seen) && !l5_rx_rings(l5) &&
+	       !(seen && l5_rx_both(l5))) {
 		if (!*timeo)
 			err = -EAGAIN;
 		else if (signal_pending(current))
@@ -532,6 +545,20 @@ static int l5_moving_wait_rx(struct l5_sock *l5, long *timeo, size_t seen)
 	return err;
 }
 
+/* A look at the bytes goes on from TCP's last, @n of them, to the ring's. */
+static int l5_peek_on(struct l5_sock *l5, struct msghdr *msg, size_t len,
+		      int flags, size_t target, long timeo, int n)
+{
+	int more;
+
+	if (n >= (int)target)
+		more = l5_ring_recvmsg(l5, msg, len - n, flags, 1, 0);
+	else
+		more = l5_ring_recvmsg(l5, msg, len - n, flags, target - n,
+				       timeo);
+	return n + max(more, 0);
+}
+
 /*
  * Receive on a socket that TCP carries so far. It never sleeps inside TCP: the
  * next bytes may come by the ring.
@@ -543,6 +570,8 @@ static int l5_moving_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	size_t target = sock_rcvlowat(&l5->sk, flags & MSG_WAITALL, len);
 	bool peek = flags & MSG_PEEK;
 	size_t done = 0, seen = 0, left;
+	bool both;
+	u32 there;
 	int n;
 
 	for (;;) {
@@ -555,7 +584,14 @@ static int l5_moving_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		if (done && READ_ONCE(l5->boot->sk->sk_err))
 			return done;
 		left = msg_data_left(msg);
+		both = peek && l5_rx_both(l5);
+		there = l5_boot_unread(l5);
 		n = l5_boot_recvmsg(l5, msg, len - done, flags | MSG_DONTWAIT);
+		/* TCP stops at an urgent byte, and counts a FIN */
+		if (n > 0 && both && n < len &&
+		    n + sock_flag(l5->boot->sk, SOCK_DONE) >= there)
+			return l5_peek_on(l5, msg, len, flags, target, timeo,
+					  n);
 		if (n > 0 && peek && n < (int)target && n > (int)seen &&
 		    timeo) {
 			/* one look more, from the start: MSG_TRUNC has not left
@@ -662,10 +698,12 @@ static int l5_shm_ioctl(struct l5_sock *l5, unsigned int cmd, int *answer)
 {
 	size_t n = 0;
 
-	if (cmd == SIOCINQ && l5_rx_rings(l5)) {
+	if (cmd == SIOCINQ && (l5_rx_rings(l5) || l5_rx_both(l5))) {
 		if (mutex_lock_interruptible(&l5->rx_lock))
 			return -ERESTARTSYS;
-		n = l5_ring_count(l5, !l5->end, INT_MAX);
+		if (!l5_rx_rings(l5))
+			n = tcp_inq(l5->boot->sk);
+		n += l5_ring_count(l5, !l5->end, INT_MAX - n);
 		mutex_unlock(&l5->rx_lock);
 	} else if (cmd == SIOCOUTQ && l5_tx_rings(l5)) {
 		if (l5->bops->outq)

@@ -69,14 +69,14 @@ void l5_listen_settle(struct l5_sock *l5)
  * l5_boot_listened() - l5_sock.listened, queued by l5_listen_state_change()
  * @work: of a socket, with a reference to it
  *
- * A call on the socket may hold its lock for long, and the worker is there for
- * all sockets.
+ * A call on the socket may hold its lock for long, or the bootstrap's, and the
+ * worker is there for all sockets.
  */
 void l5_boot_listened(struct work_struct *work)
 {
 	struct l5_sock *l5 = container_of(work, struct l5_sock, listened.work);
 
-	if (mutex_trylock(&l5->lock))
+	if (!l5_boot_busy(l5->boot->sk) && mutex_trylock(&l5->lock))
 		l5_listen_settle_unlock(l5);
 	else if (queue_delayed_work(l5_wq, &l5->listened, L5_LISTENED_AGAIN))
 		return;

@@ -70,7 +70,8 @@ static __poll_t l5_moving_poll(struct l5_sock *l5, struct file *file,
 		 */
 		l5_link_arm_rx(l5);
 		mask = l5->boot->ops->poll(file, l5->boot, NULL);
-		if (l5_poll_readable(l5, l5_boot_unread(l5)))
+		if (l5_rx_both(l5) &&
+		    l5_poll_readable(l5, l5_boot_unread(l5)))
 			mask |= in;
 	}
 	if (l5_tx_rings(l5) && !l5_tx_ended(l5)) {

@@ -90,9 +90,16 @@ void l5_map_extent(struct l5_sock *l5)
 	/* S, pairs with R in l5_map_prepare() */
 	smp_mb();
 	state = READ_ONCE(l5_own(l5)->state);
-	extent = l5_ring_extent(l5);
-	if (state && READ_ONCE(state->tx_extent) != extent)
+	if (!state)
+		return;
+	/* of two tasks that come at a time the last one stores what is true */
+	do {
+		extent = l5_ring_extent(l5);
+		if (READ_ONCE(state->tx_extent) == extent)
+			return;
 		WRITE_ONCE(state->tx_extent, extent);
+		smp_mb();
+	} while (l5_ring_extent(l5) != extent);
 }
 
 /**

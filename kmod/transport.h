@@ -60,6 +60,8 @@ enum l5_tx {
  *	Context: any
  * @rx_moved: of a socket in state L5_MOVING, has the bootstrap brought its last
  *	byte? Context: any
+ * @rx_next: of a socket in state L5_MOVING, has the bootstrap all its bytes, so
+ *	that what is in the ring comes next? Context: any
  * @rx_look: bytes were read from the bootstrap: was that all? Context: process
  * @boot_end: the bootstrap said that the stream has ended: is that so? Context:
  *	process. Return: 0 if it is, else a negative errno, to each task that
@@ -98,6 +100,7 @@ struct l5_transport_ops {
 	void (*tx_end)(struct l5_sock *l5);
 	bool (*tx_moved)(struct l5_sock *l5);
 	bool (*rx_moved)(struct l5_sock *l5);
+	bool (*rx_next)(struct l5_sock *l5);
 	void (*rx_look)(struct l5_sock *l5);
 	int (*boot_end)(struct l5_sock *l5);
 	int (*stop)(struct l5_sock *l5, enum l5_reason why);
@@ -249,6 +252,12 @@ static inline bool l5_rx_rings(struct l5_sock *l5)
 
 	return state == L5_RINGS ||
 	       (state == L5_MOVING && l5_remote(l5)->rx_moved(l5));
+}
+
+/* May the bootstrap have some bytes, and the ring those behind them? */
+static inline bool l5_rx_both(struct l5_sock *l5)
+{
+	return l5_state(l5) == L5_MOVING && l5_remote(l5)->rx_next(l5);
 }
 
 #endif /* L5_TRANSPORT_H */

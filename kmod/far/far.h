@@ -285,6 +285,8 @@ struct l5_wire_ops {
  * @tx_users: senders inside TCP
  * @cut_seq: TCP's sequence number where this end's bytes end there
  * @rx_cut_seq: TCP's sequence number where the peer's bytes end there
+ * @rx_late: TCP has not brought all bytes up to there, and wakes nobody when it
+ *	has, if a reader waits for more
  * @cut_at: jiffies of the cut
  * @fin_at: jiffies when TCP's end was seen, 0 if it was not
  * @arm_pos: where the receiver saw no more
@@ -341,6 +343,7 @@ struct l5_far {
 	int tx_users;
 	u32 cut_seq;
 	u32 rx_cut_seq;
+	bool rx_late;
 	unsigned long cut_at;
 	unsigned long fin_at;
 	u64 arm_pos;
@@ -494,7 +497,6 @@ void l5_poller_kick(struct l5_net *ln);
 /* sock.c */
 bool l5_far_sock_lock(struct l5_far *far, struct l5_sock **found);
 void l5_far_sock_unlock(struct l5_sock *l5);
-bool l5_far_boot_busy(struct sock *bsk);
 bool l5_tcp_broken(const struct sock *bsk);
 int l5_far_rx_lost(struct l5_sock *l5, struct l5_far *far);
 
@@ -508,6 +510,7 @@ bool l5_fin_work(struct l5_far *far);
 /* handover.c */
 bool l5_far_tx_moved(struct l5_sock *l5);
 bool l5_far_rx_moved(struct l5_sock *l5);
+bool l5_far_rx_next(struct l5_sock *l5);
 int l5_far_tcp_end(struct l5_sock *l5);
 void l5_far_rx_look(struct l5_sock *l5);
 int l5_handover_stop(struct l5_sock *l5, enum l5_reason why);

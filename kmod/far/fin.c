@@ -162,7 +162,7 @@ static bool l5_fin_send(struct l5_far *far, bool reset)
 		return false;
 	if (!l5)
 		return true;
-	done = !l5_far_boot_busy(l5->boot->sk);
+	done = !l5_boot_busy(l5->boot->sk);
 	if (done && reset)
 		tcp_abort(l5->boot->sk, ECONNRESET);
 	else if (done)

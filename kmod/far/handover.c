@@ -117,6 +117,32 @@ bool l5_far_rx_moved(struct l5_sock *l5)
 	return l5_far_is(l5_far_sk(l5)->far, L5_FAR_RX_OVER);
 }
 
+/* Has TCP brought all that the peer sent there? */
+static bool l5_handover_brought(const struct l5_far *far,
+				const struct l5_sock *l5)
+{
+	lockdep_assert_held(&far->lock);
+	return (s32)(READ_ONCE(tcp_sk(l5->boot->sk)->rcv_nxt) -
+		     far->rx_cut_seq) >= 0;
+}
+
+/**
+ * l5_far_rx_next() - does what is in the ring come behind what TCP has?
+ * @l5: a socket in state L5_MOVING
+ *
+ * Context: any.
+ */
+bool l5_far_rx_next(struct l5_sock *l5)
+{
+	struct l5_far *far = l5_far_sk(l5)->far;
+	bool next;
+
+	spin_lock_bh(&far->lock);
+	next = l5_in_cut(&far->ph) && l5_handover_brought(far, l5);
+	spin_unlock_bh(&far->lock);
+	return next;
+}
+
 /**
  * l5_far_tcp_end() - TCP says that the stream has ended: is that so?
  * @l5: a socket whose bytes come by TCP; l5_far_rx_look() found no more of
@@ -164,10 +190,16 @@ static bool l5_handover_look(struct l5_far *far)
 		return false;
 	bsk = far->l5->boot->sk;
 	/* TCP counts the FIN that may follow as read along with the bytes */
-	if ((s32)(READ_ONCE(tcp_sk(bsk)->copied_seq) - far->rx_cut_seq) < 0)
+	if ((s32)(READ_ONCE(tcp_sk(bsk)->copied_seq) - far->rx_cut_seq) < 0) {
+		if (!far->rx_late && !l5_handover_brought(far, far->l5)) {
+			far->rx_late = true;
+			l5_far_expire(far, L5_TICK);
+		}
 		return false;
+	}
 	if (test_and_set_bit(L5_FAR_RX_OVER, &far->flags))
 		return false;
+	far->rx_late = false;
 	l5_handover_done(far);
 	return true;
 }
@@ -284,7 +316,7 @@ static bool l5_handover_asks_again(const struct l5_far *far)
  */
 void l5_handover_tick(struct l5_far *far)
 {
-	bool late = false, more = false, fin;
+	bool late = false, more = false, wake = false, fin;
 	const struct sock *bsk;
 
 	spin_lock_bh(&far->lock);
@@ -316,11 +348,18 @@ void l5_handover_tick(struct l5_far *far)
 			l5_far_probe(far);
 		more = true;
 	}
+	if (far->rx_late) {
+		wake = far->l5;
+		far->rx_late = wake && !l5_handover_brought(far, far->l5);
+		more |= far->rx_late;
+	}
 	spin_unlock_bh(&far->lock);
 	if (late)
 		l5_far_dead(far, ETIMEDOUT);
 	else if (more)
 		l5_far_expire(far, L5_TICK);
+	if (wake)
+		l5_handover_wake(far);
 }
 
 /**
@@ -341,7 +380,7 @@ bool l5_handover_unread(struct l5_far *far)
 		return true;
 	/* a peer may say so before this end has moved: no rings then */
 	if (l5_state(l5) == L5_MOVING || l5_state(l5) == L5_RINGS) {
-		done = !l5_far_boot_busy(l5->boot->sk);
+		done = !l5_boot_busy(l5->boot->sk);
 		if (done)
 			l5_send_to_closed(l5);
 	}
@@ -568,7 +607,7 @@ bool l5_handover_abort(struct l5_far *far)
 	if (!l5_far_sock_lock(far, &l5))
 		return false;
 	bsk = far->abort;
-	done = !bsk || !l5_far_boot_busy(bsk);
+	done = !bsk || !l5_boot_busy(bsk);
 	if (bsk && done) {
 		tcp_abort(bsk, READ_ONCE(far->err));
 		far->abort = NULL;

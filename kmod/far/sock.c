@@ -21,27 +21,6 @@ static struct l5_sock *l5_far_sock_get(struct l5_far *far)
 }
 
 /**
- * l5_far_boot_busy() - is a task in a call on a bootstrap?
- * @bsk: the bootstrap
- *
- * The task may be in the call for as long as it likes. A task that comes
- * between this look and the work that follows holds up a single worker.
- *
- * Context: process.
- */
-bool l5_far_boot_busy(struct sock *bsk)
-{
-	bool busy;
-
-	local_bh_disable();
-	bh_lock_sock(bsk);
-	busy = sock_owned_by_user(bsk);
-	bh_unlock_sock(bsk);
-	local_bh_enable();
-	return busy;
-}
-
-/**
  * l5_far_sock_lock() - lock the socket of an object, so that it stays
  * @far: the object
  * @found: the socket, until l5_far_sock_unlock(), or NULL: the object has none

@@ -434,8 +434,10 @@ static void tcp_arrive(struct host *h)
 			tcp_reset(h, ECONNRESET);
 	} else if (p->tcp_come != p->tcp_sent) {
 		p->tcp_come += 1 + rnd(p->tcp_sent - p->tcp_come);
+		h->bsk.rcv_nxt = p->base + p->tcp_come;
 	} else {
 		p->fin_come = true;
+		h->bsk.rcv_nxt++;
 		if (h->bsk.sk_state == TCP_CLOSE)
 			return;
 		h->bsk.sk_state = TCP_CLOSE_WAIT;
@@ -684,8 +686,8 @@ static void run(void)
 	jiffies = 1000;
 	begin(&hosts[0], notify, other);
 	begin(&hosts[1], other, notify);
-	hosts[0].bsk.copied_seq = hosts[1].base;
-	hosts[1].bsk.copied_seq = hosts[0].base;
+	hosts[0].bsk.copied_seq = hosts[0].bsk.rcv_nxt = hosts[1].base;
+	hosts[1].bsk.copied_seq = hosts[1].bsk.rcv_nxt = hosts[0].base;
 	choose_odds(odds);
 	while (!all_over()) {
 		enum step step;

@@ -183,6 +183,11 @@ void l5_boot_end(struct socket *boot)
 		tcp_fin(h);
 }
 
+bool l5_boot_busy(struct sock *bsk)
+{
+	return sock_owned_by_user(bsk);
+}
+
 void l5_boot_error(struct l5_sock *l5) {}
 void l5_map_flag(struct l5_end *e, u32 flags) {}
 void l5_mailbox_leave(struct l5_far *far) {}

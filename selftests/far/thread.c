@@ -884,6 +884,7 @@ const struct l5_transport_ops l5_thread_transport = {
 	.tx_end		= l5_th_tx_end,
 	.tx_moved	= l5_far_tx_moved,
 	.rx_moved	= l5_far_rx_moved,
+	.rx_next	= l5_far_rx_next,
 	.rx_look	= l5_far_rx_look,
 	.boot_end	= l5_far_tcp_end,
 	.stop		= l5_handover_stop,

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -244,11 +245,12 @@ static void before_cut(struct __test_metadata *_metadata,
 /* What lies on TCP and what lies in the ring behind it add up. */
 TEST_F_TIMEOUT(libl5_rdma_races, low_water_at_cut, 200)
 {
-	int c, s, i, low = 8;
+	static const int peeks[] = { 0, MSG_PEEK, MSG_PEEK | MSG_WAITALL };
+	int c, s, i, n, low = 8;
 	struct pollfd p;
 	char buf[32];
 
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < 4; i++) {
 		before_cut(_metadata, &self->at.sin, self->listener, "abc", 0,
 			   &c, &s);
 		ASSERT_EQ(0, setsockopt(s, SOL_SOCKET, SO_RCVLOWAT, &low,
@@ -256,8 +258,16 @@ TEST_F_TIMEOUT(libl5_rdma_races, low_water_at_cut, 200)
 		p = (struct pollfd){ .fd = s, .events = POLLIN };
 		EXPECT_EQ(0, poll(&p, 1, 50));
 		ASSERT_EQ(5, send(c, "defgh", 5, 0));
-		if (!i)
-			EXPECT_EQ(1, poll(&p, 1, RDMA_MOVE_MS));
+		if (i < 3) {
+			ASSERT_EQ(1, poll(&p, 1, RDMA_MOVE_MS));
+			n = -1;
+			EXPECT_EQ(0, ioctl(s, FIONREAD, &n));
+			EXPECT_EQ(8, n);
+		}
+		if (i < 3 && peeks[i]) {
+			EXPECT_EQ(8, recv(s, buf, 8, peeks[i]));
+			EXPECT_EQ(0, memcmp(buf, "abcdefgh", 8));
+		}
 		EXPECT_EQ(8, recv(s, buf, sizeof(buf), 0));
 		EXPECT_EQ(0, memcmp(buf, "abcdefgh", 8));
 		close(c);
@@ -281,6 +291,51 @@ TEST_F_TIMEOUT(libl5_rdma_races, urgent_at_cut, 100)
 	EXPECT_EQ(0, memcmp(buf, "xyz", 3));
 	close(c);
 	close(s);
+}
+
+/* What goes by the ring is not there before what TCP is still to bring. */
+TEST_F_TIMEOUT(libl5_rdma_races, tcp_is_late, 200)
+{
+	static const char gone[] =
+		"PATH=$PATH:/sbin:/usr/sbin; tc qdisc del dev lo root";
+	char buf[32], late[256];
+	int c, s, i, n, low;
+	struct pollfd p;
+
+	snprintf(late, sizeof(late),
+		 "PATH=$PATH:/sbin:/usr/sbin; exec >/dev/null 2>&1; "
+		 "modprobe sch_netem; tc qdisc add dev lo root netem delay %ds",
+		 4 * l5_slow());
+	for (i = 0; i < 2; i++) {
+		c = client(&self->at.sin);
+		ASSERT_LE(0, c);
+		if (system(late)) {
+			close(c);
+			SKIP(return, "no sch_netem");
+		}
+		ASSERT_EQ(3, send(c, "abc", 3, 0));
+		s = accept(self->listener, NULL, NULL);
+		EXPECT_LE(0, s);
+		EXPECT_TRUE(rdma_moved_in(c, 3000 * l5_slow()));
+		low = i ? 8 : 1;
+		EXPECT_EQ(0, setsockopt(s, SOL_SOCKET, SO_RCVLOWAT, &low,
+					sizeof(low)));
+		EXPECT_EQ(5, send(c, "defgh", 5, 0));
+		p = (struct pollfd){ .fd = s, .events = POLLIN };
+		while (poll(&p, 1, 100) == 1) {
+			n = 0;
+			EXPECT_EQ(0, ioctl(s, FIONREAD, &n));
+			EXPECT_NE(0, n);
+			if (!n || recv(s, buf, 1, MSG_PEEK) == 1)
+				break;
+		}
+		EXPECT_EQ(1, poll(&p, 1, RDMA_MOVE_MS));
+		EXPECT_EQ(8, recv(s, buf, 8, MSG_WAITALL));
+		EXPECT_EQ(0, memcmp(buf, "abcdefgh", 8));
+		ASSERT_EQ(0, system(gone));
+		close(c);
+		close(s);
+	}
 }
 
 static void *send_much(void *arg)

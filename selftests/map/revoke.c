@@ -272,6 +272,41 @@ TEST_F_TIMEOUT(map_revoke, unread, 120)
 	mapping_close(&m);
 }
 
+/* Nor is their loss an orderly end, if the peer has ended its stream. */
+TEST_F_TIMEOUT(map_revoke, unread_before_the_end, 120)
+{
+	struct mapping m;
+	char c = 'x';
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		if (i) {
+			close(self->fd[0]);
+			close(self->fd[1]);
+			ASSERT_TRUE(map_begin("127.0.0.1:0", 64, self->fd));
+		}
+		ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
+		ASSERT_EQ(1, send(self->fd[1], &c, 1, 0));
+		if (i) {
+			ASSERT_EQ(0, shutdown(self->fd[1], SHUT_WR));
+		} else {
+			close(self->fd[1]);
+			self->fd[1] = -1;
+		}
+		ASSERT_TRUE(UNTIL(l5_load(&m.state->flags) & L5_MAP_RX_ASK));
+		ASSERT_EQ(0, destroy(self->fd[0]));
+		ASSERT_TRUE(UNTIL(told(&m)));
+		if (i == 2) {
+			/* a sender may have had the error */
+			EXPECT_EQ(ECONNABORTED, call_error(self->fd[0], true));
+		} else {
+			EXPECT_NE(0, call_error(self->fd[0], false));
+		}
+		EXPECT_EQ(0, call_error(self->fd[0], false));
+		mapping_close(&m);
+	}
+}
+
 /*
  * Without a socket a mapped connection cannot be ended: once both ends are
  * closed the memory is taken from its processes.
