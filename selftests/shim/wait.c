@@ -746,4 +746,60 @@ SHIM_TEST(set_closed_below)
 	close(second.ep);
 }
 
+/* A worker that turns a registration off as soon as it has an event of it. */
+struct worker {
+	int ep, fd;
+	atomic_int off;
+};
+
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+	struct epoll_event e;
+
+	while (epoll_wait(w->ep, &e, 1, -1) == 1 && e.data.fd >= 0) {
+		e.events = 0;
+		epoll_ctl(w->ep, EPOLL_CTL_MOD, w->fd, &e);
+		atomic_fetch_add(&w->off, 1);
+	}
+	return NULL;
+}
+
+/* The thread that registered it may not have noted that yet. */
+SHIM_TEST(turned_off_at_once)
+{
+	struct epoll_event e = { .events = EPOLLIN }, got;
+	struct worker w = { 0 };
+	int a, b, i, stop;
+	pthread_t t;
+
+	WARM_PAIR(L5, a, b);
+	ASSERT_EQ(1, write(a, "x", 1));
+	w.ep = epoll_create1(0);
+	w.fd = b;
+	pthread_create(&t, NULL, worker_main, &w);
+	e.data.fd = b;
+	for (i = 1; i <= 3000 / l5_slow(); i++) {
+		ASSERT_EQ(0, epoll_ctl(w.ep, EPOLL_CTL_ADD, b, &e)) {
+			TH_LOG("round %d: %m", i);
+		}
+		ASSERT_TRUE(L5_UNTIL(atomic_load(&w.off) >= i,
+				     10000 * l5_slow()));
+		EXPECT_EQ(0, epoll_wait(w.ep, &got, 1, 0)) {
+			TH_LOG("round %d", i);
+			break;
+		}
+		ASSERT_EQ(0, epoll_ctl(w.ep, EPOLL_CTL_DEL, b, &e));
+		atomic_store(&w.off, i);
+	}
+	stop = eventfd(1, 0);
+	e.data.fd = -1;
+	ASSERT_EQ(0, epoll_ctl(w.ep, EPOLL_CTL_ADD, stop, &e));
+	pthread_join(t, NULL);
+	close(stop);
+	close(w.ep);
+	close(a);
+	close(b);
+}
+
 TEST_HARNESS_MAIN

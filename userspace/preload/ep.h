@@ -27,6 +27,7 @@ enum {
 	HOT_MAX = 128,
 	LATER_MAX = 128,	/* changes that the kernel does not know */
 	CHURN = 8,		/* changes until the next ones are for later */
+	CHANGES = 64,		/* of epoll_ctl(), to tell what overlapped */
 	STRAY_MAX = 64,		/* registrations that no descriptor leads to */
 	HASH_MIN = 512,
 	SHARED_MAX = 1024,
@@ -45,6 +46,8 @@ enum {
  * @there: it is registered, for the program
  * @known: it is registered, for the kernel
  * @stray: the descriptor's entry does not lead here
+ * @doubt: two threads changed it at a time, and only the kernel knows the last
+ * @doubt_at: number of the next change then
  * @later: the kernel is to be told what is new
  * @gone: the last wait in the kernel that may report it although it is not
  *	@known any more
@@ -54,6 +57,7 @@ enum {
  * @tail: where the records ended when data was last delivered
  * @room: room was delivered with it
  * @head: if so, how far the peer had read at a time before that was found
+ * @extent: how much of the ring was in use at most then
  * @seen: how far the peer had read at the last event
  * @seen_at: what @waits of the set was after that look
  * @last: when it last had an event
@@ -69,6 +73,8 @@ struct reg {
 	bool there;
 	bool known;
 	bool stray;
+	bool doubt;
+	unsigned int doubt_at;
 	atomic_bool later;
 	uint64_t gone;
 	uint32_t known_events;
@@ -77,6 +83,7 @@ struct reg {
 	uint64_t tail;
 	bool room;
 	uint64_t head;
+	uint32_t extent;
 	uint64_t seen;
 	uint64_t seen_at;
 	uint64_t last;
@@ -94,6 +101,8 @@ struct reg {
  * @sleepers: threads that wait in the kernel, or are about to, in this set or
  *	in one that had this memory
  * @waits: how often a thread began to wait in the kernel, to tell the waits by
+ * @changes: how often a thread began to tell the kernel of a change
+ * @change: the last of these: which one it was, and of which descriptor
  * @strays: number of regs in @stray
  * @stray: regs of which the entries of their descriptors do not know
  * @laters: number of regs that the kernel does not know all of
@@ -124,6 +133,8 @@ struct ep {
 	atomic_bool eager;
 	atomic_int sleepers;
 	atomic_ullong waits;
+	atomic_uint changes;
+	atomic_ullong change[CHANGES];
 	unsigned int strays;
 	struct reg *stray[STRAY_MAX];
 	atomic_uint laters;
@@ -200,7 +211,7 @@ void reg_unhash(struct ep *ep, struct reg *r);
 /* May its events be given without the kernel? If it is a mapped socket's. */
 static inline bool reg_plain(const struct reg *r)
 {
-	return !(r->events & ~PLAIN_EVENTS) && !r->stray;
+	return !(r->events & ~PLAIN_EVENTS) && !r->stray && !r->doubt;
 }
 
 /* A registration that is not hot any more, or that is none any more */

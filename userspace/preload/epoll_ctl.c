@@ -14,9 +14,54 @@
 #include "real.h"
 #include "signal.h"
 
-/* What the kernel was told, with success; the lock is ours. */
-static void reg_set(struct ep *ep, struct reg *r, const struct epoll_event *ev)
+/* The kernel is about to be told of a change: its number. */
+static unsigned int change_begin(struct ep *ep, int fd)
 {
+	unsigned int n = atomic_fetch_add(&ep->changes, 1);
+
+	atomic_store(&ep->change[n % CHANGES],
+		     (uint64_t)n << 32 | (uint32_t)fd);
+	return n;
+}
+
+/*
+ * Did another thread begin to change the same since? Then the kernel may have
+ * heard of the two in either order, and what is noted of it is not to be relied
+ * on, until it is changed by one that began later than both were noted.
+ */
+static bool change_overlaps(struct ep *ep, unsigned int n, int fd)
+{
+	unsigned int now = atomic_load(&ep->changes);
+	uint64_t one;
+
+	if (now - n > CHANGES)
+		return true;
+	while (++n != now) {
+		one = atomic_load(&ep->change[n % CHANGES]);
+		/* not written yet, or of a later one already */
+		if (one >> 32 != n || (int)one == fd)
+			return true;
+	}
+	return false;
+}
+
+/* A change of this number is noted: is what is known to be relied on? */
+static void reg_doubt(struct ep *ep, struct reg *r, unsigned int n)
+{
+	if (change_overlaps(ep, n, r->fd)) {
+		r->doubt = true;
+		r->doubt_at = atomic_load(&ep->changes);
+	} else if ((int)(n - r->doubt_at) >= 0) {
+		/* it began when the two were through */
+		r->doubt = false;
+	}
+}
+
+/* What the kernel was told, with success; the lock is ours. */
+static void reg_set(struct ep *ep, struct reg *r, const struct epoll_event *ev,
+		    unsigned int n)
+{
+	reg_doubt(ep, r, n);
 	reg_later_remove(ep, r);
 	if (r->data != ev->data.u64) {
 		reg_unhash(ep, r);
@@ -38,7 +83,8 @@ static void reg_set(struct ep *ep, struct reg *r, const struct epoll_event *ev)
  * A registration that the kernel has is noted, whatever it is of; the lock is
  * ours. Returns false if it cannot be.
  */
-static bool note(struct ep *ep, int fd, const struct epoll_event *ev)
+static bool note(struct ep *ep, int fd, const struct epoll_event *ev,
+		 unsigned int n)
 {
 	struct fd_entry *e = fd_entry_make(fd);
 	struct reg *r = e ? atomic_load(&e->reg) : NULL, *none = NULL;
@@ -48,7 +94,7 @@ static bool note(struct ep *ep, int fd, const struct epoll_event *ev)
 	if (stray)
 		reg_drop(ep, stray);
 	if (r && r->ep == ep) {
-		reg_set(ep, r, ev);
+		reg_set(ep, r, ev, n);
 		return true;
 	}
 	r = reg_new();
@@ -56,11 +102,11 @@ static bool note(struct ep *ep, int fd, const struct epoll_event *ev)
 		return false;
 	*r = (struct reg){
 		.ep = ep, .fd = fd, .data = ev->data.u64,
-		.seen_at = UINT64_MAX,
+		.seen_at = UINT64_MAX, .doubt_at = n,
 	};
 	/* hashed first: a thread that closes the descriptor may kill it */
 	reg_hash(ep, r);
-	reg_set(ep, r, ev);
+	reg_set(ep, r, ev, n);
 	if (e && atomic_compare_exchange_strong(&e->reg, &none, r))
 		return true;
 	if (stray_add(ep, r))
@@ -70,15 +116,17 @@ static bool note(struct ep *ep, int fd, const struct epoll_event *ev)
 }
 
 /* The lock is ours. */
-static void ctl_add(struct ep *ep, int fd, const struct epoll_event *ev)
+static void ctl_add(struct ep *ep, int fd, const struct epoll_event *ev,
+		    unsigned int n)
 {
 	ep_sweep(ep);
-	if (!note(ep, fd, ev))
+	if (!note(ep, fd, ev, n))
 		ep_leave(ep);
 }
 
 /* With @ev: changed; without: removed. The lock is ours. */
-static void ctl_change(struct ep *ep, int fd, const struct epoll_event *ev)
+static void ctl_change(struct ep *ep, int fd, const struct epoll_event *ev,
+		       unsigned int n)
 {
 	struct fd_entry *e = fd_entry(fd);
 	struct reg *r;
@@ -88,13 +136,17 @@ static void ctl_change(struct ep *ep, int fd, const struct epoll_event *ev)
 		r = stray_of(ep, fd);
 	if (!r)
 		return;
-	if (ev) {
+	if (ev && r->later && change_overlaps(ep, n, fd)) {
+		/* a later one was noted, which the kernel is to be told */
+		r->known_events = ~r->events;
+	} else if (ev) {
 		if (r->known)
-			reg_set(ep, r, ev);
+			reg_set(ep, r, ev, n);
 	} else if (r->stray) {
 		reg_drop(ep, r);
 	} else if (fd_is_sock(fd_word(fd))) {
 		/* it may well come again */
+		reg_doubt(ep, r, n);
 		reg_later_remove(ep, r);
 		r->there = false;
 		reg_gone(ep, r);
@@ -141,6 +193,7 @@ static int ctl_later(struct ep *ep, int op, int fd,
 		goto out;
 	}
 	ret = 0;
+	change_begin(ep, fd);
 	r->there = op != EPOLL_CTL_DEL;
 	if (r->there && r->data != ev->data.u64) {
 		reg_unhash(ep, r);
@@ -164,9 +217,9 @@ out:
 
 static int ctl(struct ep *ep, int epfd, int op, int fd, struct epoll_event *ev)
 {
+	unsigned int n = 0;
 	int ret, saved = errno;
 	uintptr_t held;
-	bool locked;
 
 	if (ep && fd_forked())
 		fd_ours();
@@ -178,29 +231,29 @@ static int ctl(struct ep *ep, int epfd, int op, int fd, struct epoll_event *ev)
 			return ret;
 		errno = saved;
 	}
-	held = sig_hold();
-	/* what two threads tell the kernel is noted in the kernel's order */
-	locked = ep && !ep_off(ep) && ep_lock(ep);
-	errno = saved;
+	if (ep)
+		n = change_begin(ep, fd);
 	ret = syscall(SYS_epoll_ctl, epfd, op, fd, ev);
 	saved = errno;
-	if (ret && op != EPOLL_CTL_DEL) {
-		/* nothing has changed */
-	} else if (!locked) {
-		/* the parent, whose memory it is not, is to know */
-		if (ep && ep->shared)
-			atomic_store(ep->shared, 1);
-	} else if (op == EPOLL_CTL_ADD) {
-		ctl_add(ep, fd, ev);
-	} else {
-		ctl_change(ep, fd, op == EPOLL_CTL_MOD ? ev : NULL);
-	}
-	if (locked)
-		ep_unlock(ep);
 	/* a set of ours within another, known or not */
 	if (!ret && op == EPOLL_CTL_ADD && fd_ep(fd))
 		ep_shared(fd_ep(fd));
+	if (!ep || (ret && op != EPOLL_CTL_DEL))
+		goto out;
+	held = sig_hold();
+	if (ep_off(ep)) {
+		/* the parent, whose memory it is not, is to know */
+		if (ep->shared)
+			atomic_store(ep->shared, 1);
+	} else if (ep_lock(ep)) {
+		if (op == EPOLL_CTL_ADD)
+			ctl_add(ep, fd, ev, n);
+		else
+			ctl_change(ep, fd, op == EPOLL_CTL_MOD ? ev : NULL, n);
+		ep_unlock(ep);
+	}
 	sig_release(held);
+out:
 	errno = saved;
 	return ret;
 }

@@ -110,19 +110,21 @@ void fd_leave(int fd)
 void fd_shared(int fd)
 {
 	struct fd_entry *e = fd_entry(fd);
-	struct sock *s = sock_look(fd);
-	uintptr_t word;
+	uintptr_t word = e ? atomic_load(&e->word) : 0;
+	struct sock *s;
 
+	/* first: a thread that maps it finds the word changed, or is found */
+	while ((word & FD_KIND) == FD_COUNTS && word & FD_MADE)
+		if (atomic_compare_exchange_weak(&e->word, &word,
+						 word & ~FD_MADE))
+			break;
+	s = sock_look(fd);
 	if (s) {
 		atomic_store(&s->forks, UINT32_MAX);
 		sock_done();
 	}
 	if (fd_ep(fd))
 		ep_shared(fd_ep(fd));
-	word = e ? atomic_load(&e->word) : 0;
-	if ((word & FD_KIND) == FD_COUNTS)
-		atomic_compare_exchange_strong(&e->word, &word,
-					       word & ~FD_MADE);
 }
 
 void fd_forget_range(unsigned int first, unsigned int last)
@@ -184,6 +186,9 @@ void fd_copy(int from, int to, struct fd_seen seen)
 	    l5_map_watched(s->map) == seen.watch && sock_get(s)) {
 		atomic_store(&e->watch, seen.watch);
 		word_put(atomic_exchange(&e->word, (uintptr_t)s));
+	} else {
+		/* what is done by the copy is not noted of it */
+		atomic_store(&s->forks, UINT32_MAX);
 	}
 	sock_done();
 }
@@ -282,7 +287,7 @@ void fd_live(void)
 
 void fd_start(int after, int maps)
 {
-	pthread_atfork(fd_children, NULL, in_child);
+	pthread_atfork(fd_children, fd_children, in_child);
 	learn_start(after, maps);
 	if (after < 0)
 		unmapped_never(policy_how());

@@ -116,6 +116,14 @@ static inline bool io_plain(const struct sock *s)
 			   SOCK_PLAIN);
 }
 
+/**
+ * send_passes() - a message is about to be sent, perhaps with descriptors
+ * @msg: the message
+ *
+ * From now on another process has them, too.
+ */
+void send_passes(const struct msghdr *msg);
+
 /* Are these buffers for the kernel to see: none, too many, or no memory? */
 bool io_odd(const struct iovec *iov, int n, size_t *len);
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "fdtab.h"
+#include "io.h"
 #include "raw.h"
 #include "real.h"
 #include "sandbox.h"
@@ -71,6 +72,8 @@ EXPORT long syscall(long nr, ...)
 	case SYS_close:
 		fd_forget(a[0]);
 		break;
+	case SYS_dup:
+		return dup(a[0]);
 #ifdef SYS_dup2
 	case SYS_dup2:
 		return dup2(a[0], a[1]);
@@ -94,6 +97,17 @@ EXPORT long syscall(long nr, ...)
 		break;
 	case SYS_epoll_ctl:
 		return epoll_ctl(a[0], a[1], a[2], (void *)a[3]);
+	case SYS_sendmsg:
+		send_passes((const struct msghdr *)a[1]);
+		break;
+#ifdef SYS_fork
+	case SYS_fork:
+	case SYS_vfork:
+#endif
+	case SYS_clone:
+	case SYS_clone3:
+		fd_children();
+		break;
 	}
 	return answer(l5_raw(nr, a[0], a[1], a[2], a[3], a[4], a[5]));
 }

@@ -340,13 +340,16 @@ EXPORT ssize_t writev(int fd, const struct iovec *iov, int n)
 	return ret;
 }
 
-/* From now on another process has the descriptors, too. */
-static void passed(const struct msghdr *msg)
+void send_passes(const struct msghdr *msg)
 {
 	struct cmsghdr *c;
 	size_t i, n;
 	int fd;
 
+	if (!may_be_memory(msg) ||
+	    msg->msg_controllen < sizeof(struct cmsghdr) ||
+	    !may_be_memory(msg->msg_control))
+		return;
 	for (c = CMSG_FIRSTHDR(msg); c;
 	     c = CMSG_NXTHDR((struct msghdr *)msg, c)) {
 		/* the kernel refuses these */
@@ -370,10 +373,8 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 	ssize_t ret = TO_KERNEL;
 
 	if (may_be_memory(msg)) {
-		if (msg->msg_controllen >= sizeof(struct cmsghdr) &&
-		    may_be_memory(msg->msg_control))
-			passed(msg);
-		else if (!msg->msg_controllen && msg->msg_iovlen <= IOV_MAX)
+		send_passes(msg);
+		if (!msg->msg_controllen && msg->msg_iovlen <= IOV_MAX)
 			ret = send_many(fd, msg->msg_iov, msg->msg_iovlen,
 					flags, msg->msg_name, msg->msg_namelen,
 					&p);
@@ -386,16 +387,11 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 
 EXPORT int sendmmsg(int fd, struct mmsghdr *msgs, unsigned int n, int flags)
 {
-	struct msghdr *msg;
 	unsigned int i;
 
 	/* the kernel takes no more messages at a time */
-	for (i = 0; may_be_memory(msgs) && i < n && i < IOV_MAX; i++) {
-		msg = &msgs[i].msg_hdr;
-		if (msg->msg_controllen >= sizeof(struct cmsghdr) &&
-		    may_be_memory(msg->msg_control))
-			passed(msg);
-	}
+	for (i = 0; may_be_memory(msgs) && i < n && i < IOV_MAX; i++)
+		send_passes(&msgs[i].msg_hdr);
 	stats_left(fd, L5_STATS_OUT, L5_STATS_MANY);
 	return real.sendmmsg(fd, msgs, n, flags);
 }

@@ -5,7 +5,9 @@
  *
  * Such a child may change what it shares with its parent, as a child of fork()
  * may: O_NONBLOCK of a socket that is its standard input, or an epoll set. So
- * the table hears of each before it is there.
+ * the table hears of each, before it is there, and again after that, for
+ * sockets that another thread has made in between. Of vfork() only before, and
+ * only on x86.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,8 +24,12 @@ EXPORT int posix_spawn(pid_t *pid, const char *path,
 		       const posix_spawnattr_t *attr, char *const argv[],
 		       char *const env[])
 {
+	int ret;
+
 	fd_children();
-	return real.posix_spawn(pid, path, acts, attr, argv, env);
+	ret = real.posix_spawn(pid, path, acts, attr, argv, env);
+	fd_children();
+	return ret;
 }
 
 EXPORT int posix_spawnp(pid_t *pid, const char *file,
@@ -31,28 +37,46 @@ EXPORT int posix_spawnp(pid_t *pid, const char *file,
 			const posix_spawnattr_t *attr, char *const argv[],
 			char *const env[])
 {
+	int ret;
+
 	fd_children();
-	return real.posix_spawnp(pid, file, acts, attr, argv, env);
+	ret = real.posix_spawnp(pid, file, acts, attr, argv, env);
+	fd_children();
+	return ret;
 }
 
 EXPORT FILE *popen(const char *command, const char *type)
 {
+	FILE *ret;
+
 	fd_children();
-	return real.popen(command, type);
+	ret = real.popen(command, type);
+	fd_children();
+	return ret;
 }
 
 EXPORT int system(const char *command)
 {
+	int ret;
+
 	fd_children();
-	return real.system(command);
+	ret = real.system(command);
+	fd_children();
+	return ret;
 }
 
 /* libc's before version 2.34 has none, and then no program asks for it */
 EXPORT pid_t _Fork(void);
 EXPORT pid_t _Fork(void)
 {
+	pid_t ret;
+
 	fd_children();
-	return real._Fork();
+	ret = real._Fork();
+	/* the child's table is another one's, and it will notice */
+	if (ret > 0)
+		fd_children();
+	return ret;
 }
 
 #ifdef __x86_64__
