@@ -29,7 +29,6 @@ ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
 		    size_t size, int flags)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
-
 	ssize_t ret;
 
 	/* the bootstrap can do without a copy, a ring cannot */

@@ -258,8 +258,11 @@ void fd_give_up(void)
 /* From now on a child may change what the descriptors share. */
 void fd_children(void)
 {
+	int saved = errno;
+
 	atomic_fetch_add(&fd_forks, 1);
 	ep_unseen_all();
+	errno = saved;
 }
 
 static void in_child(void)
