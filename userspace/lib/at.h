@@ -3,8 +3,12 @@
 #ifndef L5_AT_H
 #define L5_AT_H
 
+#include <limits.h>
 #include <stddef.h>
 #include <sys/uio.h>
+
+/* The most that one system call moves: MAX_RW_COUNT */
+#define L5_IO_MAX	(INT_MAX & ~4095ul)
 
 /**
  * struct at - a place in some buffers

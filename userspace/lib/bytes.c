@@ -16,9 +16,6 @@
 #include "at.h"
 #include "conn.h"
 
-/* The most that one system call moves: MAX_RW_COUNT */
-#define L5_IO_MAX	(INT_MAX & ~4095ul)
-
 /* Flags that change nothing about how bytes go by rings */
 #define L5_SEND_FLAGS	(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE)
 #define L5_RECV_FLAGS	(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_PEEK | MSG_WAITALL)

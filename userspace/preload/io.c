@@ -116,7 +116,7 @@ bool io_odd(const struct iovec *iov, int n, size_t *len)
 	for (i = 0; i < n; i++) {
 		if (iov[i].iov_len && !may_be_memory(iov[i].iov_base))
 			return true;
-		if (iov[i].iov_len > IO_MAX - *len)
+		if (iov[i].iov_len > L5_IO_MAX - *len)
 			return true;
 		*len += iov[i].iov_len;
 	}

@@ -6,7 +6,6 @@
 #define L5_IO_H
 
 #include <errno.h>
-#include <limits.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -18,9 +17,6 @@
 
 /* What these functions return when the caller is to make its system call. */
 #define TO_KERNEL	((ssize_t)-2)
-
-/* No call moves more: the kernel cuts the rest off. */
-#define IO_MAX		(INT_MAX & ~4095ul)
 
 /* Neither NULL nor any of its neighbours, nor the kernel's half. */
 static inline bool may_be_memory(const void *p)

@@ -200,7 +200,7 @@ ssize_t recv_one(int fd, void *buf, size_t len, int flags,
 	p->slept = false;
 	if (l5_likely(!s))
 		return TO_KERNEL;
-	if (flags & ~RECV_FLAGS || !len || len > IO_MAX ||
+	if (flags & ~RECV_FLAGS || !len || len > L5_IO_MAX ||
 	    !may_be_memory(buf) || !unnamed(s, name)) {
 		stats_call(s->stat, fd, L5_STATS_IN, flags & ~RECV_FLAGS ?
 			   L5_STATS_FLAGS : L5_STATS_ODD);

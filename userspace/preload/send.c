@@ -274,7 +274,7 @@ ssize_t send_one(int fd, const void *buf, size_t len, int flags,
 	p->slept = false;
 	if (l5_likely(!s))
 		return TO_KERNEL;
-	if (flags & ~SEND_FLAGS || !len || len > IO_MAX ||
+	if (flags & ~SEND_FLAGS || !len || len > L5_IO_MAX ||
 	    !may_be_memory(buf) || !unaddressed(s, to, tolen)) {
 		stats_call(s->stat, fd, L5_STATS_OUT, flags & ~SEND_FLAGS ?
 			   L5_STATS_FLAGS : L5_STATS_ODD);
