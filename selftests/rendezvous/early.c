@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "kselftest_harness.h"
+#include "beside.h"
 #include "ends.h"
 
 FIXTURE(rendezvous_early)
@@ -56,16 +57,16 @@ FIXTURE_TEARDOWN(rendezvous_early)
 
 enum { TRIES = 1000 };
 
-/* A thread that calls, without end, until the socket is connected. */
+/* Recv or send a byte, without end, until the socket is connected. */
 struct caller {
-	atomic_int fd;		/* -1: nothing; -2: the end */
+	struct beside other;
 	bool sends;
-	long got;
 	char byte;
 };
 
-static long call(struct caller *t, int fd)
+static long early_call(struct beside *b, int fd)
 {
+	struct caller *t = (struct caller *)b;
 	long n;
 
 	do {
@@ -76,48 +77,30 @@ static long call(struct caller *t, int fd)
 	return n < 0 ? -errno : n;
 }
 
-static void *caller_main(void *arg)
-{
-	struct caller *t = arg;
-	int fd;
-
-	for (;;) {
-		fd = atomic_load(&t->fd);
-		if (fd == -2)
-			return NULL;
-		if (fd < 0)
-			continue;
-		t->got = call(t, fd);
-		atomic_store(&t->fd, -1);
-	}
-}
-
 static void race(struct __test_metadata *_metadata, struct addr *to,
 		 int listener, bool sends)
 {
 	struct timeval tv = { .tv_sec = 10 * l5_slow() };
-	struct caller t = { .fd = -1, .sends = sends };
-	int i, j, c, s, rings = 0;
-	pthread_t thread;
+	struct caller t = { { .call = early_call }, .sends = sends };
+	int i, c, s, rings = 0;
+	long got;
 	char byte;
 
-	ASSERT_EQ(0, pthread_create(&thread, NULL, caller_main, &t));
-	for (i = 0; i < TRIES / l5_slow(); i++) {
+	ASSERT_TRUE(beside_start(&t.other));
+	for (i = 0; beside_again(&t.other, i, TRIES / l5_slow()); i++) {
 		c = end_socket(END_L5, to->sa.sa_family);
 		ASSERT_LE(0, c);
 		setsockopt(c, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
-		atomic_store(&t.fd, c);
-		for (j = i * 37 % 2000; j; j--)
-			atomic_signal_fence(memory_order_seq_cst);
+		beside_call(&t.other, c, 0);
+		beside_spin(i * 37 % 2000);
 		ASSERT_EQ(0, connect(c, &to->sa, to->len));
 		s = accept(listener, NULL, NULL);
 		ASSERT_LE(0, s);
 		setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 		ASSERT_EQ(1, send(s, "s", 1, MSG_NOSIGNAL));
-		while (atomic_load(&t.fd) >= 0)
-			;
-		ASSERT_EQ(1, t.got) {
-			TH_LOG("try %d: %s", i, strerror(-t.got));
+		got = beside_wait(&t.other);
+		ASSERT_EQ(1, got) {
+			TH_LOG("try %d: %s", i, strerror(-got));
 		}
 		if (sends) {
 			ASSERT_EQ(1, recv(s, &byte, 1, 0));
@@ -132,8 +115,7 @@ static void race(struct __test_metadata *_metadata, struct addr *to,
 		close(c);
 		close(s);
 	}
-	atomic_store(&t.fd, -2);
-	pthread_join(thread, NULL);
+	beside_end(&t.other);
 	printf("# %d of %d had rings\n", rings, i);
 }
 
@@ -147,56 +129,44 @@ TEST_F_TIMEOUT(rendezvous_early, send, 300)
 	race(_metadata, &self->to, self->listener, true);
 }
 
-/* A thread that connects by sending. */
+/* Connect by sending. */
 struct opener {
-	atomic_int fd;		/* -1: nothing; -2: the end */
+	struct beside other;
 	const struct addr *to;
-	long got;
 };
 
-static void *opener_main(void *arg)
+static long open_call(struct beside *b, int fd)
 {
-	struct opener *t = arg;
-	int fd;
+	const struct addr *to = ((struct opener *)b)->to;
 
-	for (;;) {
-		fd = atomic_load(&t->fd);
-		if (fd == -2)
-			return NULL;
-		if (fd < 0)
-			continue;
-		t->got = sendto(fd, "e", 1, MSG_FASTOPEN | MSG_NOSIGNAL,
-				&t->to->sa, t->to->len);
-		atomic_store(&t->fd, -1);
-	}
+	return sendto(fd, "e", 1, MSG_FASTOPEN | MSG_NOSIGNAL, &to->sa,
+		      to->len);
 }
 
 /* Two threads connect, one of them by TCP Fast Open: both calls come back. */
 TEST_F_TIMEOUT(rendezvous_early, fastopen, 120)
 {
-	struct opener t = { .fd = -1, .to = &self->to };
-	pthread_t thread;
-	int i, j, c, s;
+	struct opener t = { { .call = open_call }, .to = &self->to };
+	int i, c, s;
+	long got;
 	char byte;
 
 	if (self->to.sa.sa_family == AF_UNIX)
 		SKIP(return, "AF_UNIX has no such thing");
 	ASSERT_EQ(0, sh("echo 7 >/proc/sys/net/ipv4/tcp_fastopen"));
-	ASSERT_EQ(0, pthread_create(&thread, NULL, opener_main, &t));
-	for (i = 0; i < 2 * TRIES / l5_slow(); i++) {
+	ASSERT_TRUE(beside_start(&t.other));
+	for (i = 0; beside_again(&t.other, i, 2 * TRIES / l5_slow()); i++) {
 		c = end_socket(END_L5, self->to.sa.sa_family);
 		ASSERT_LE(0, c);
-		atomic_store(&t.fd, c);
-		for (j = i * 37 % 2000; j; j--)
-			atomic_signal_fence(memory_order_seq_cst);
+		beside_call(&t.other, c, 0);
+		beside_spin(i * 37 % 2000);
 		if (connect(c, &self->to.sa, self->to.len))
 			ASSERT_TRUE(errno == EISCONN || errno == EALREADY);
-		while (atomic_load(&t.fd) >= 0)
-			;
+		got = beside_wait(&t.other);
 		s = accept(self->listener, NULL, NULL);
 		ASSERT_LE(0, s);
 		ASSERT_EQ(1, send(c, "c", 1, MSG_NOSIGNAL));
-		if (t.got == 1) {
+		if (got == 1) {
 			ASSERT_EQ(1, recv(s, &byte, 1, 0));
 			ASSERT_EQ('e', byte);
 		}
@@ -205,8 +175,7 @@ TEST_F_TIMEOUT(rendezvous_early, fastopen, 120)
 		close(c);
 		close(s);
 	}
-	atomic_store(&t.fd, -2);
-	pthread_join(thread, NULL);
+	beside_end(&t.other);
 }
 
 /* A thread that sends more than there is room for. */

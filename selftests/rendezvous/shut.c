@@ -8,13 +8,12 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kselftest_harness.h"
+#include "beside.h"
 #include "ends.h"
 
 FIXTURE(rendezvous_shut)
@@ -65,29 +64,10 @@ FIXTURE_TEARDOWN(rendezvous_shut)
 
 enum { TRIES = 1500 };
 
-/* A thread that shuts down what it is given, a moment after. */
-struct shutter {
-	atomic_int fd;		/* -1: nothing; -2: the end */
-	atomic_uint spins;
-};
-
-static void *shutter_main(void *arg)
+static long shut(struct beside *b, int fd)
 {
-	struct shutter *s = arg;
-	unsigned int i;
-	int fd;
-
-	for (;;) {
-		fd = atomic_load(&s->fd);
-		if (fd == -2)
-			return NULL;
-		if (fd < 0)
-			continue;
-		for (i = atomic_load(&s->spins); i; i--)
-			atomic_signal_fence(memory_order_seq_cst);
-		shutdown(fd, SHUT_RD);
-		atomic_store(&s->fd, -1);
-	}
+	(void)b;
+	return shutdown(fd, SHUT_RD);
 }
 
 static bool established(int fd)
@@ -109,24 +89,21 @@ static int take(int listener)
 
 TEST_F_TIMEOUT(rendezvous_shut, while_connecting, 300)
 {
-	struct shutter other = { .fd = -1 };
+	struct beside other = { .call = shut };
 	int i, c, s, one = 1, met = 0;
-	pthread_t thread;
 	char byte;
 
-	ASSERT_EQ(0, pthread_create(&thread, NULL, shutter_main, &other));
-	for (i = 0; i < TRIES / l5_slow(); i++) {
+	ASSERT_TRUE(beside_start(&other));
+	for (i = 0; beside_again(&other, i, TRIES / l5_slow()); i++) {
 		c = end_socket(END_L5, self->to.sa.sa_family);
 		ASSERT_LE(0, c);
 		fcntl(c, F_SETFL, O_NONBLOCK);
 		if (variant->option)
 			ASSERT_EQ(0, setsockopt(c, IPPROTO_TCP, variant->option,
 						&one, sizeof(one)));
-		atomic_store(&other.spins, i * 37 % 5000);
-		atomic_store(&other.fd, c);
+		beside_call(&other, c, i * 37 % 5000);
 		connect(c, &self->to.sa, self->to.len);
-		while (atomic_load(&other.fd) >= 0)
-			;
+		beside_wait(&other);
 		if (!established(c)) {
 			close(c);
 			while ((s = accept(self->listener, NULL, NULL)) >= 0)
@@ -146,8 +123,7 @@ TEST_F_TIMEOUT(rendezvous_shut, while_connecting, 300)
 		close(c);
 		close(s);
 	}
-	atomic_store(&other.fd, -2);
-	pthread_join(thread, NULL);
+	beside_end(&other);
 	EXPECT_LT(0, met);
 	printf("# %d of %d met\n", met, i);
 }
