@@ -433,9 +433,11 @@ bool l5_conn_close(struct l5_sock *l5, bool reset)
 	smp_mb();
 	/*
 	 * Without a socket nothing ends the connection, and nothing shows it:
-	 * two processes are not to go on with the memory alone.
+	 * two processes are not to go on with the memory alone. A socket that
+	 * was shut down both ways is there, and may read what it has got.
 	 */
 	if (test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
+	    !rcu_access_pointer(l5_peer(l5)->sk) &&
 	    (test_bit(L5_END_MAPPED, &own->flags) ||
 	     test_bit(L5_END_MAPPED, &l5_peer(l5)->flags)))
 		l5_conn_revoke_later(l5->conn);

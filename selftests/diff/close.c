@@ -73,6 +73,20 @@ TWO(rdwr_rd, SHUT_RDWR, SHUT_RD)
 TWO(rdwr_wr, SHUT_RDWR, SHUT_WR)
 TWO(rdwr_rdwr, SHUT_RDWR, SHUT_RDWR)
 
+/* What was sent before both ends are shut is there to be read. */
+SCENARIO(read_after_both)
+{
+	pair(c);
+	OK(send(c->a, "one", 3, 0));
+	await(c->b, 3);
+	R(shutdown(c->b, SHUT_RDWR));
+	settle(c);
+	close(c->a);
+	settle(c);
+	ask(c, "b", c->b);
+	N(so_error(c->b));
+}
+
 SCENARIO(shutdown_wrong)
 {
 	int s = cl_socket(c, 0), l = listener(c, 4);
