@@ -290,6 +290,9 @@ struct l5_wire_ops {
  * @cut_at: jiffies of the cut
  * @fin_at: jiffies when TCP's end was seen, 0 if it was not
  * @arm_pos: where the receiver saw no more
+ * @peer_arm: where the peer's receiver saw no more
+ * @peer_arm_sent: @sent then
+ * @peer_arms: how often it said the same in a row
  * @room_low: bytes unread that the peer waits for
  * @ask_low: bytes unread that this end waits for
  * @close_at: jiffies when the end was put off for bytes not acknowledged
@@ -347,6 +350,9 @@ struct l5_far {
 	unsigned long cut_at;
 	unsigned long fin_at;
 	u64 arm_pos;
+	u64 peer_arm;
+	u64 peer_arm_sent;
+	unsigned int peer_arms;
 	u32 room_low;
 	u32 ask_low;
 	u32 probe_no;

@@ -5,13 +5,37 @@
  */
 #include "far.h"
 
+/*
+ * A receiver that is told of the same bytes so often, and each time finds no
+ * record in them, will not find one: the process that published them lied. A
+ * receiver with many tasks may have looked some times before it was told.
+ */
+#define L5_ARMS_MAX	64
+
+static bool l5_arm_in_vain(struct l5_far *far, u64 pos)
+{
+	lockdep_assert_held(&far->lock);
+	if (pos != far->peer_arm || far->sent != far->peer_arm_sent) {
+		far->peer_arm = pos;
+		far->peer_arm_sent = far->sent;
+		far->peer_arms = 0;
+	}
+	return ++far->peer_arms > L5_ARMS_MAX;
+}
+
 static void l5_got_arm(struct l5_far *far, u64 pos)
 {
+	bool vain = false;
+
 	spin_lock(&far->lock);
 	set_bit(L5_FAR_PEER_ARM, &far->flags);
-	if ((s64)(far->sent - pos) > 0 && l5_far_wakes(far))
+	if ((s64)(far->sent - pos) > 0 && l5_far_wakes(far)) {
+		vain = l5_arm_in_vain(far, pos);
 		l5_far_say(far, L5_MSG_WAKE, 0, 0);
+	}
 	spin_unlock(&far->lock);
+	if (vain)
+		l5_far_dead(far, EPROTO);
 }
 
 static void l5_got_room_arm(struct l5_far *far, u64 tail, u32 low)

@@ -6,13 +6,17 @@
  */
 #include "far.h"
 
-/* The end of the first record; 0 if the words of a process make no sense. */
+/*
+ * The end of the first record; 0 if the words of a process make no sense. To
+ * publish a record without payload makes none here: there would be no bytes to
+ * go with it, and a length of 0 tells the receiver nothing.
+ */
 static u64 l5_record_end(struct l5_far *far, u64 tail)
 {
 	struct l5_end *own = &far->conn->end[far->end];
 	u64 hdr = l5_far_header(far, far->sent);
 
-	if (!l5_rec_valid(own->size, hdr) ||
+	if (!l5_rec_valid(own->size, hdr) || !(u32)hdr ||
 	    l5_rec_size((u32)hdr) > tail - far->sent)
 		return 0;
 	return far->sent + l5_rec_size((u32)hdr);

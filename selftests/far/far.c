@@ -9,7 +9,9 @@
  *
  * Each byte is to arrive once and in order; an end of file is true; only a wire
  * that died is an error, and never one end's alone; no task sleeps while there
- * is what it waits for; and nothing is left at the end.
+ * is what it waits for; and nothing is left at the end. In some runs one of the
+ * programs forges: it writes what it likes to the words that it could map. Then
+ * its peer hears nothing true, but the kernels of both still have to end.
  *
  *	far [--from SEED] [--seeds N] [--verbose] [--trace]
  *
@@ -34,6 +36,8 @@
 #define TOKENS		64
 /* time passes so often, then the run hangs */
 #define PATIENCE	3000
+/* no run needs a tenth of these */
+#define STEPS_MAX	5000000
 
 /* What has come to a host and was not handled. */
 struct arrival {
@@ -93,6 +97,9 @@ static bool wire_dead, may_die, early, verbose, trace;
 /* one of the programs reads no more, and for long there is nothing to do */
 static bool deaf;
 static unsigned long quiet;
+/* the program that forges, once its connection has moved; and did it? */
+static struct host *forger;
+static bool forged;
 static u64 seed, rnd_state;
 static unsigned long steps;
 /* when the wire dies: at a step, or when a host is in a phase */
@@ -166,7 +173,11 @@ static bool room_for(struct host *h, struct l5_prod *p, u32 len)
 	p->head = h->conn.end[h->l5.end].prod.head;
 	p->tail = h->ctrl[h->l5.end].tx_tail;
 	p->size = h->conn.end[h->l5.end].size;
-	must(!l5_prod_look(p, peer));
+	if (l5_prod_look(p, peer)) {
+		must(forger);
+		l5_far_dead(&h->far, EPROTO);
+		return false;
+	}
 	h->conn.end[h->l5.end].prod.head = p->head;
 	return l5_prod_room(p) >= len;
 }
@@ -192,10 +203,49 @@ static void ring_send(struct host *h, u32 len)
 	l5_link_published(&h->conn, h->l5.end);
 }
 
+/* A header word: of a record that may be empty, or too long, or of nothing. */
+static u64 forged_header(u32 *len)
+{
+	static const u32 lens[] = { 0, 0, 1, 8, 100, 3000, 16368, 65536 };
+
+	*len = lens[rnd(8)];
+	if (!rnd(8))
+		return (u64)rnd(-1) << 32 | rnd(-1);
+	return (u64)L5_REC_VALID << 32 | *len;
+}
+
+/* Publish records that are none, and say any position. */
+static void forge(struct host *h)
+{
+	struct l5_end *own = l5_own(&h->l5);
+	u32 len, n = 1 + rnd(4);
+	u64 pos = own->ctrl->tx_tail & ~(u64)(L5_HDR - 1);
+
+	while (n--) {
+		*l5_far_word(own, pos) = forged_header(&len);
+		pos += rnd(8) ? l5_rec_size(len) : rnd(100) * L5_HDR;
+	}
+	if (rnd(4))
+		*l5_far_word(own, pos) = 0;
+	own->ctrl->tx_tail = rnd(16) ? pos : pos + rnd(-1);
+	if (!rnd(16))
+		own->ctrl->rx_head += rnd(100);
+	if (!rnd(16))
+		own->ctrl->rx_wait = own->ctrl->tx_wait = rnd(2);
+	l5_link_published(&h->conn, h->l5.end);
+	h->l5.conn->link->freed(&h->l5);
+	h->sent = h->total;
+	forged = true;
+}
+
 static void send_some(struct host *h)
 {
 	u32 len = min(1 + rnd(rnd(4) ? 40 : 600), h->total - h->sent);
 
+	if (h == forger && !h->inside && l5_tx_rings(&h->l5)) {
+		forge(h);
+		return;
+	}
 	if (h->inside) {
 		if (h->bsk.sk_state != TCP_CLOSE) {
 			h->tcp_sent += len;
@@ -221,14 +271,14 @@ static void end_of_file(struct host *h)
 {
 	struct host *p = peer_of(h);
 
-	must(p->shut && h->got == p->sent);
+	must((p->shut && h->got == p->sent) || forger);
 	h->eof = true;
 }
 
 static void error(struct host *h, int err)
 {
 	must(err < 0);
-	must(may_die || early);
+	must(may_die || early || forger);
 	h->err = err;
 }
 
@@ -293,9 +343,14 @@ static void ring_receive(struct host *h)
 		ret = 0;
 	else
 		ret = l5_cons_peek(c, l5_far_word(ring, c->head));
-	must(ret >= 0);
+	must(ret >= 0 || forger);
+	if (ret < 0 || (ret && !c->len)) {
+		l5_far_dead(&h->far, EPROTO);
+		error(h, -EPROTO);
+		return;
+	}
 	if (ret) {
-		for (i = 0; i < c->len; i++)
+		for (i = 0; !forger && i < c->len; i++)
 			must(h->ring[p->l5.end][(c->head + L5_HDR + i) &
 						(ring->size - 1)] ==
 			     byte_at(p, h->got++));
@@ -518,7 +573,7 @@ static void nobody_waits(struct host *h)
 	struct l5_end *own = &h->conn.end[h->l5.end];
 	u64 tail = own->ctrl->tx_tail;
 
-	if (!h->open || wire_dead)
+	if (!h->open || wire_dead || forger)
 		return;
 	if (h->rx_sleep && l5_rx_rings(&h->l5))
 		must(!l5_ring_readable(&h->l5));
@@ -676,6 +731,8 @@ static void run(void)
 	other = rnd(WAYS);
 	may_die = !rnd(3);
 	early = !rnd(4);
+	forged = false;
+	forger = rnd(8) ? NULL : &hosts[rnd(2)];
 	deaf = !may_die && !rnd(8);
 	quiet = 0;
 	die_host = rnd(2);
@@ -704,7 +761,7 @@ static void run(void)
 			pass_time();
 			continue;
 		}
-		steps++;
+		must(++steps < STEPS_MAX);
 		become_deaf();
 		if (trace)
 			printf("# %lu: host %d: %s\n", steps, h->l5.end,
@@ -713,7 +770,7 @@ static void run(void)
 	}
 	must(!atomic_read(&l5_far_held));
 	must(hosts[0].net.ref == 0 && hosts[1].net.ref == 0);
-	if (!may_die && !early)
+	if (!may_die && !early && !forger)
 		for (i = 0; i < 2; i++)
 			must(hosts[i].eof && hosts[i].sent == hosts[i].total);
 	if (verbose)
@@ -723,10 +780,22 @@ static void run(void)
 		       wire_dead ? ", died" : "", early ? ", early" : "");
 }
 
+#ifndef __SANITIZE_ADDRESS__
+static void crashed(int sig)
+{
+	(void)sig;
+	fail(__FILE__, __LINE__, "the kernel crashed");
+}
+#endif
+
 int main(int argc, char **argv)
 {
 	u64 from = 1, n = 10000;
 	int i;
+
+#ifndef __SANITIZE_ADDRESS__
+	signal(SIGSEGV, crashed);
+#endif
 
 	for (i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--verbose"))

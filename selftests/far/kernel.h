@@ -8,6 +8,7 @@
 #define L5_TEST_KERNEL_H
 
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -13,7 +13,7 @@
 enum kind {
 	MOVED_WHOLE, MOVED_IN_PART, STAYED, CLOSED_EARLY, RESET, ERROR,
 	DIED_ASKING, DIED_TCP, DIED_UNUSED, DIED_CUT, DIED_RINGS, DIED_FIN,
-	DIED_CLOSED, WAY_TWO, WAY_ONE, WAY_IMM, WAY_SEND, AROUND, KINDS
+	DIED_CLOSED, WAY_TWO, WAY_ONE, WAY_IMM, WAY_SEND, AROUND, FORGED, KINDS
 };
 
 static const struct {
@@ -38,6 +38,7 @@ static const struct {
 	[WAY_IMM]	= { "an end moved that sends immediate data", 100 },
 	[WAY_SEND]	= { "an end moved that sends SENDs", 100 },
 	[AROUND]	= { "a ring was filled more than once", 100 },
+	[FORGED]	= { "an end moved, and its program forged", 10 },
 };
 
 static unsigned int mix[KINDS];
@@ -85,6 +86,7 @@ static void mix_run(void)
 	mix[CLOSED_EARLY] += early && !whole;
 	mix[RESET] += a->rst || b->rst;
 	mix[ERROR] += a->err || b->err;
+	mix[FORGED] += forged;
 	for (i = 0; i < 2; i++)
 		if (hosts[i].l5.state == L5_RINGS && hosts[i].far.sent)
 			mix[WAY_TWO + hosts[i].far.notify]++;

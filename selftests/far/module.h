@@ -84,10 +84,16 @@ static bool ring_late(struct l5_end *ring, u64 pos)
 
 	if (!ring->late_key || !(hdr >> 32 & L5_REC_LATE))
 		return false;
-	must((hdr & L5_STAMP_MASK) == l5_late_stamp(ring->late_key, pos));
+	if ((hdr & L5_STAMP_MASK) != l5_late_stamp(ring->late_key, pos)) {
+		must(forger);
+		return !bare;
+	}
 	if (!bare)
 		return true;
-	must(l5_rec_valid(ring->size, bare));
+	if (!l5_rec_valid(ring->size, bare)) {
+		must(forger);
+		return false;
+	}
 	pos += l5_rec_size((u32)bare);
 	if ((*l5_far_word(ring, pos) & L5_STAMP_MASK) !=
 	    l5_late_stamp(ring->late_key, pos))

@@ -91,6 +91,56 @@ TEST_F_TIMEOUT(libl5_rdma_races, short_tail, 120)
 	close(s);
 }
 
+/*
+ * An empty record was a batch without a request, and a wild write, for some of
+ * the ways to publish; the first of two records that do not go together was so,
+ * too.
+ */
+TEST_F_TIMEOUT(libl5_rdma_races, empty_record, 240)
+{
+	static const uint32_t next[] = { 0, 65536 };
+	static char buf[4096];
+	int c, s, way, i;
+	struct mapping m;
+	struct pollfd p;
+
+	for (i = 0; i < 2 * (L5_NOTIFY_SEND + 1); i++) {
+		way = i / 2;
+		l5_sysctl("rdma_notify", way);
+		c = client(&self->at.sin);
+		ASSERT_LE(0, c);
+		s = accept(self->listener, NULL, NULL);
+		ASSERT_LE(0, s);
+		ASSERT_TRUE(rdma_moved(c));
+		ASSERT_TRUE(rdma_moved(s));
+		/* not every way is for rings that are mapped */
+		if (mapping_open(&m, c)) {
+			printf("# way %d: not mapped\n", way);
+			close(c);
+			close(s);
+			continue;
+		}
+		ASSERT_LT(0, mapping_lock(&m, L5_LOCK_TX));
+		*mapping_slot(&m, m.own->tx_tail) = (__u64)L5_REC_VALID << 32;
+		*mapping_slot(&m, m.own->tx_tail + 8) =
+			(__u64)L5_REC_VALID << 32 | next[i % 2];
+		*mapping_slot(&m, m.own->tx_tail + 16 + next[i % 2]) = 0;
+		m.own->tx_tail += 16 + next[i % 2];
+		mapping_unlock(&m, L5_LOCK_TX);
+		ioctl(c, L5_IOC_DOORBELL, L5_BELL_DATA);
+		p = (struct pollfd){ .fd = s, .events = POLLIN };
+		if (way != L5_NOTIFY_TWO || next[i % 2])
+			ASSERT_EQ(1, poll(&p, 1, RDMA_MOVE_MS));
+		/* empty records are skipped, or the connection's end */
+		while (recv(s, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+			;
+		mapping_close(&m);
+		close(c);
+		close(s);
+	}
+	l5_sysctl("rdma_notify", L5_NOTIFY_AUTO);
+}
+
 static void *leave(void *arg)
 {
 	const struct sockaddr sa = { .sa_family = AF_UNSPEC };
