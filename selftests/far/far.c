@@ -209,8 +209,8 @@ static u64 forged_header(u32 *len)
 	static const u32 lens[] = { 0, 0, 1, 8, 100, 3000, 16368, 65536 };
 
 	*len = lens[rnd(8)];
-	if (!rnd(8))
-		return (u64)rnd(-1) << 32 | rnd(-1);
+	if (!rnd(4))
+		return rnd(2) ? 0 : (u64)rnd(-1) << 32 | rnd(-1);
 	return (u64)L5_REC_VALID << 32 | *len;
 }
 
