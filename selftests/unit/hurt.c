@@ -4,15 +4,18 @@
  * is not theirs, or write what they like. Without AF_L5, as map.c.
  */
 #include <errno.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "kselftest_harness.h"
+#include "hole.h"
 #include "native_ends.h"
 
 RINGS_FIXTURE(unit_hurt)
@@ -442,6 +445,63 @@ TEST_F_TIMEOUT(unit_hurt, hostile, 60)
 	EXPECT_LT(0, moved);
 	EXPECT_LT(0, broken);
 	EXPECT_EQ(0, l5_held.n + l5_held.now.key);
+}
+
+struct stalled {
+	struct l5_map *m;
+	void *hole;
+	ssize_t sent;
+};
+
+static void *stalled_main(void *arg)
+{
+	struct stalled *t = arg;
+	struct iovec v = { .iov_base = t->hole, .iov_len = 2 * SIZE };
+
+	t->sent = l5_map_trysend(t->m, -1, &v, 1);
+	return NULL;
+}
+
+static void not_yet_told(struct l5_map *m, int fd)
+{
+	(void)m;
+	(void)fd;
+}
+
+/*
+ * A lock word that a co-holder has forged is had by two threads. The one that
+ * finds nonsense leaves the other's cursors alone: that one was asleep in the
+ * middle of a copy, and then wrote past the ring. It did so if the kernel had
+ * not been told of the nonsense yet.
+ */
+TEST_F(unit_hurt, two_have_a_word)
+{
+	struct stalled t = { .m = self->a };
+	struct uffdio_zeropage zero = { };
+	struct l5_map_ops ops = *self->a->ops;
+	struct l5_ctrl *own = self->a->own;
+	struct uffd_msg msg;
+	pthread_t thread;
+	int uffd;
+
+	ops.broken = not_yet_told;
+	self->a->ops = &ops;
+	t.hole = hole_map(2 * SIZE, &uffd);
+	if (!t.hole)
+		SKIP(return, "no userfaultfd here");
+	ASSERT_EQ(0, pthread_create(&thread, NULL, stalled_main, &t));
+	ASSERT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
+	l5_store(&own->tx_lock, 0);
+	l5_store(&own->tx_tail, 1 << 20);
+	EXPECT_EQ(L5_TRY_BROKEN, l5_map_send1(self->a, -1, "x", 1));
+	zero.range.start = (uintptr_t)t.hole;
+	zero.range.len = 2 * SIZE;
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_ZEROPAGE, &zero));
+	pthread_join(thread, NULL);
+	/* one ring full, and no more */
+	EXPECT_EQ(l5_rec_max(SIZE), t.sent);
+	close(uffd);
+	munmap(t.hole, 2 * SIZE);
 }
 
 TEST_HARNESS_MAIN

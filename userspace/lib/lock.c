@@ -181,14 +181,18 @@ int l5_map_broken(struct l5_map *m, int fd)
  * The cursors as the last holder left them. If the holder died, the peer has
  * not heard of what it did last, nor of what mending does.
  */
-static int l5_map_load_tx(struct l5_map *m, int fd, bool died)
+static int l5_map_load_tx(struct l5_map *m, int fd, struct l5_guard *g,
+			  bool died)
 {
-	if (l5_prod_load(&m->prod, m->own, m->peer))
+	struct l5_prod *p = &g->prod;
+
+	p->head = l5_load(&m->prod.head);
+	p->size = m->tx_size;
+	if (l5_prod_load(p, m->own, m->peer))
 		return -1;
 	if (!died)
 		return 0;
-	if (l5_prod_mend(&m->prod, m->own, m->peer,
-			 l5_map_tx_slot(m, m->prod.tail)))
+	if (l5_prod_mend(p, m->own, m->peer, l5_map_tx_slot(m, p->tail)))
 		return -1;
 	/* F, pairs with E */
 	l5_mb();
@@ -196,17 +200,34 @@ static int l5_map_load_tx(struct l5_map *m, int fd, bool died)
 	return 0;
 }
 
-static int l5_map_load_rx(struct l5_map *m, int fd, bool died)
+static int l5_map_load_rx(struct l5_map *m, int fd, struct l5_guard *g,
+			  bool died)
 {
-	if (l5_cons_load(&m->cons, m->own))
+	struct l5_cons *c = &g->cons;
+
+	c->size = m->rx_size;
+	c->empty = l5_load(&m->cons.empty);
+	c->empty_end = l5_load(&m->cons.empty_end);
+	if (l5_cons_load(c, m->own))
 		return -1;
 	if (!died)
 		return 0;
-	l5_cons_mend(&m->cons, m->own, l5_map_rx_slot(m, m->cons.head));
+	l5_cons_mend(c, m->own, l5_map_rx_slot(m, c->head));
 	/* F, pairs with E */
 	l5_mb();
-	l5_map_freed(m, fd, m->cons.head);
+	l5_map_freed(m, fd, c->head);
 	return 0;
+}
+
+void l5_map_leave(struct l5_map *m, unsigned int which,
+		  const struct l5_guard *g)
+{
+	if (which == L5_LOCK_TX) {
+		l5_store(&m->prod.tail, g->prod.tail);
+		l5_store(&m->prod.head, g->prod.head);
+	} else {
+		m->cons = g->cons;
+	}
 }
 
 void l5_map_unlock(struct l5_map *m, int fd, unsigned int which,
@@ -246,9 +267,9 @@ int l5_map_lock(struct l5_map *m, int fd, unsigned int which,
 	g->held->frame = g->frame | 1;
 	l5_signal_fence();
 	if (which == L5_LOCK_TX)
-		err = l5_map_load_tx(m, fd, got == 2);
+		err = l5_map_load_tx(m, fd, g, got == 2);
 	else
-		err = l5_map_load_rx(m, fd, got == 2);
+		err = l5_map_load_rx(m, fd, g, got == 2);
 	if (!err)
 		return 0;
 	l5_map_unlock(m, fd, which, g);

@@ -9,13 +9,24 @@
 #include "held.h"
 #include "mapped.h"
 
-/*
- * How a lock word was got, for l5_map_unlock(): where that is noted, and the
- * frame of the call.
+/**
+ * struct l5_guard - a lock word that a call has
+ * @held: where that is noted
+ * @frame: of the call
+ * @prod: of L5_LOCK_TX, the call's own copy of the cursors
+ * @cons: of L5_LOCK_RX, likewise
+ *
+ * A process that shares the end may write to the word, so that two threads have
+ * it at a time. Then the bytes are anything, but each thread still has cursors
+ * that it has checked, and stays within the rings.
  */
 struct l5_guard {
 	struct l5_held *held;
 	uintptr_t frame;
+	union {
+		struct l5_prod prod;
+		struct l5_cons cons;
+	};
 };
 
 /**
@@ -34,12 +45,21 @@ void l5_unhold(struct l5_held *h);
  * @m: the end
  * @fd: its socket
  * @which: L5_LOCK_TX or L5_LOCK_RX
- * @g: with its frame; for l5_map_unlock()
+ * @g: with its frame; it gets the cursors, and is for l5_map_unlock()
  *
  * Return: 0; or L5_TRY_NESTED, _BUSY or _BROKEN, and the word is not taken.
  */
 int l5_map_lock(struct l5_map *m, int fd, unsigned int which,
 		struct l5_guard *g);
+
+/**
+ * l5_map_leave() - keep the cursors for the next call
+ * @m: the end
+ * @which: L5_LOCK_TX or L5_LOCK_RX
+ * @g: of l5_map_lock()
+ */
+void l5_map_leave(struct l5_map *m, unsigned int which,
+		  const struct l5_guard *g);
 
 /**
  * l5_map_unlock() - give it back

@@ -52,8 +52,9 @@ struct l5_map_ops {
  * @key: of the lock words, for l5_hold()
  * @keeper: the thread that keeps each lock word from call to call, by the
  *	address of its l5_held; NULL if it is held in a call alone
- * @prod: the writer's cursors; under own->tx_lock
- * @cons: the reader's cursors; under own->rx_lock
+ * @prod: the writer's cursors as the last call left them, see struct l5_guard;
+ *	under own->tx_lock
+ * @cons: the reader's cursors, likewise; under own->rx_lock
  * @tx_adapt: waiting for room
  * @rx_adapt: waiting for data
  * @rx_walk: where received bytes went; under own->rx_lock
@@ -203,15 +204,17 @@ static inline uint64_t l5_map_watched(const struct l5_map *m)
 	return l5_load_acquire(&m->state->watch);
 }
 
+/* A word of a process that shares the end may be no position of a header. */
 static inline __u64 *l5_map_tx_slot(const struct l5_map *m, uint64_t pos)
 {
-	return (__u64 *)(m->tx + (pos & (m->tx_size - 1)));
+	return (__u64 *)(m->tx + (pos & (m->tx_size - 1) & -(size_t)L5_HDR));
 }
 
 static inline
 const __u64 *l5_map_rx_slot(const struct l5_map *m, uint64_t pos)
 {
-	return (const __u64 *)(m->rx + (pos & (m->rx_size - 1)));
+	return (const __u64 *)(m->rx +
+			       (pos & (m->rx_size - 1) & -(size_t)L5_HDR));
 }
 
 static inline __u32 *l5_map_word(const struct l5_map *m, unsigned int which)

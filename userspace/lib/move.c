@@ -89,9 +89,10 @@ static size_t l5_iov_part(struct l5_iov *i, uint8_t **p, size_t n)
 }
 
 /* Room for a record of the whole ring: as l5_room_claim(). */
-static int l5_map_room(struct l5_map *m, size_t want, uint32_t most)
+static int l5_map_room(struct l5_map *m, struct l5_prod *prod, size_t want,
+		       uint32_t most)
 {
-	return l5_room_claim(&m->prod, m->peer, want < most ? want : most,
+	return l5_room_claim(prod, m->peer, want < most ? want : most,
 			     l5_map_extent(m));
 }
 
@@ -99,16 +100,17 @@ static int l5_map_room(struct l5_map *m, size_t want, uint32_t most)
  * Payload of @len bytes at the tail; the header's line comes last. False: not
  * all of it is memory, and there is no record.
  */
-static bool l5_map_fill(struct l5_map *m, struct l5_iov *i, size_t len)
+static bool l5_map_fill(struct l5_map *m, uint64_t tail, struct l5_iov *i,
+			size_t len)
 {
-	uint64_t pos = m->prod.tail + L5_HDR;
+	uint64_t pos = tail + L5_HDR;
 	size_t line = L5_LINE - (pos & (L5_LINE - 1));
 	size_t part;
 	uint8_t *p;
 
 	while (len) {
 		part = l5_iov_part(i, &p, len);
-		if (pos == m->prod.tail + L5_HDR && part > line) {
+		if (pos == tail + L5_HDR && part > line) {
 			if (!l5_map_copy_in(m, pos + line, p + line,
 					    part - line) ||
 			    !l5_map_copy_in(m, pos, p, line))
@@ -122,12 +124,13 @@ static bool l5_map_fill(struct l5_map *m, struct l5_iov *i, size_t len)
 	return true;
 }
 
-static void l5_map_put_record(struct l5_map *m, size_t len)
+static void l5_map_put_record(struct l5_map *m, struct l5_prod *prod,
+			      size_t len)
 {
-	uint64_t tail = m->prod.tail;
+	uint64_t tail = prod->tail;
 
 	l5_store(&m->own->tx_bytes, l5_load(&m->own->tx_bytes) + len);
-	l5_prod_publish(&m->prod, m->own, l5_map_tx_slot(m, tail),
+	l5_prod_publish(prod, m->own, l5_map_tx_slot(m, tail),
 			l5_map_tx_slot(m, tail + l5_rec_size(len)), len);
 }
 
@@ -156,19 +159,20 @@ static ssize_t l5_map_send_at(struct l5_map *m, int fd, const struct iovec *iov,
 			l5_mb();
 			l5_map_published(m, fd);
 		}
-		len = l5_map_room(m, total - done, L5_PIECE);
+		len = l5_map_room(m, &g.prod, total - done, L5_PIECE);
 		if (len <= 0) {
 			if (len < 0)
 				ret = L5_TRY_BROKEN;
 			break;
 		}
-		if (!l5_map_fill(m, &i, len)) {
+		if (!l5_map_fill(m, g.prod.tail, &i, len)) {
 			ret = L5_TRY_ASK;
 			break;
 		}
-		l5_map_put_record(m, len);
+		l5_map_put_record(m, &g.prod, len);
 		done += len;
 	}
+	l5_map_leave(m, L5_LOCK_TX, &g);
 	l5_map_unlock(m, fd, L5_LOCK_TX, &g);
 	if (done)
 		l5_map_published(m, fd);
@@ -204,29 +208,28 @@ static bool l5_map_drain(struct l5_map *m, struct l5_iov *i, uint64_t pos,
 }
 
 /* The record that a stream goes on with: as l5_cons_peek(). */
-static int l5_map_payload(struct l5_map *m)
+static int l5_map_payload(struct l5_map *m, struct l5_cons *c)
 {
 	int ret;
 
 	do
-		ret = l5_cons_skip(&m->cons, m->own,
-				   l5_map_rx_slot(m, m->cons.head));
+		ret = l5_cons_skip(c, m->own, l5_map_rx_slot(m, c->head));
 	while (ret == 2);
 	return ret;
 }
 
 /* Over published records without taking them, at most once around. */
-static size_t l5_map_look(struct l5_map *m, struct l5_iov *i, size_t total,
-			  int *err)
+static size_t l5_map_look(struct l5_map *m, struct l5_cons *cons,
+			  struct l5_iov *i, size_t total, int *err)
 {
 	size_t done = 0, part;
 	struct l5_cons c;
 	uint64_t start;
 
-	*err = l5_map_payload(m);
+	*err = l5_map_payload(m, cons);
 	if (*err <= 0)
 		return 0;
-	c = m->cons;
+	c = *cons;
 	start = c.head;
 	do {
 		*err = l5_cons_peek(&c, l5_map_rx_slot(m, c.head));
@@ -243,14 +246,13 @@ static size_t l5_map_look(struct l5_map *m, struct l5_iov *i, size_t total,
 	return done;
 }
 
-static size_t l5_map_take(struct l5_map *m, int fd, struct l5_iov *i,
-			  size_t total, int *err)
+static size_t l5_map_take(struct l5_map *m, int fd, struct l5_cons *c,
+			  struct l5_iov *i, size_t total, int *err)
 {
-	struct l5_cons *c = &m->cons;
 	size_t done = 0, part, freed = 0;
 
 	while (done < total) {
-		*err = l5_map_payload(m);
+		*err = l5_map_payload(m, c);
 		if (*err <= 0)
 			break;
 		part = c->len - c->off;
@@ -293,10 +295,11 @@ static ssize_t l5_map_recv_at(struct l5_map *m, int fd, const struct iovec *iov,
 	if (err)
 		return err;
 	if (flags & L5_TRY_PEEK)
-		done = l5_map_look(m, &i, total, &err);
+		done = l5_map_look(m, &g.cons, &i, total, &err);
 	else
-		done = l5_map_take(m, fd, &i, total, &err);
-	head = m->cons.head;
+		done = l5_map_take(m, fd, &g.cons, &i, total, &err);
+	head = g.cons.head;
+	l5_map_leave(m, L5_LOCK_RX, &g);
 	l5_map_unlock(m, fd, L5_LOCK_RX, &g);
 	if (done && !(flags & L5_TRY_PEEK))
 		l5_map_freed(m, fd, head);
@@ -382,6 +385,7 @@ ssize_t l5_map_received(struct l5_map *m, int fd, size_t n, __u32 waiters)
 static void l5_map_keep(struct l5_map *m, unsigned int which,
 			struct l5_guard *g)
 {
+	l5_map_leave(m, which, g);
 	l5_store(&m->keeper[which], (const void *)&l5_held);
 	l5_unhold(g->held);
 }
@@ -420,14 +424,15 @@ ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want)
 		return ret;
 	ret = L5_TRY_ASK;
 	if (!(l5_load(&m->state->flags) & L5_MAP_TX_STOP)) {
-		ret = l5_map_room(m, want, l5_room_low(l5_map_extent(m)));
+		ret = l5_map_room(m, &g.prod, want,
+				  l5_room_low(l5_map_extent(m)));
 		if (!ret)
 			ret = L5_TRY_AGAIN;
 		else if (ret < 0)
 			ret = L5_TRY_BROKEN;
 	}
 	if (ret > 0) {
-		at = (m->prod.tail + L5_HDR) & (m->tx_size - 1);
+		at = (g.prod.tail + L5_HDR) & (m->tx_size - 1);
 		*p = m->tx + at;
 		l5_map_keep(m, L5_LOCK_TX, &g);
 		return l5_map_span(at, ret, m->tx_size);
@@ -439,7 +444,7 @@ ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want)
 void l5_map_commit(struct l5_map *m, int fd, size_t len)
 {
 	if (len)
-		l5_map_put_record(m, len);
+		l5_map_put_record(m, &m->prod, len);
 	l5_map_unkeep(m, fd, L5_LOCK_TX);
 	if (len)
 		l5_map_published(m, fd);
@@ -462,11 +467,11 @@ ssize_t l5_map_peek(struct l5_map *m, int fd, const void **p)
 	err = l5_map_lock(m, fd, L5_LOCK_RX, &g);
 	if (err)
 		return err;
-	err = l5_map_payload(m);
+	err = l5_map_payload(m, &g.cons);
 	if (err > 0) {
-		at = (m->cons.head + L5_HDR + m->cons.off) & (m->rx_size - 1);
+		at = (g.cons.head + L5_HDR + g.cons.off) & (m->rx_size - 1);
 		*p = m->rx + at;
-		ret = l5_map_span(at, m->cons.len - m->cons.off, m->rx_size);
+		ret = l5_map_span(at, g.cons.len - g.cons.off, m->rx_size);
 		l5_map_keep(m, L5_LOCK_RX, &g);
 		return ret;
 	}

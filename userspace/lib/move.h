@@ -106,7 +106,7 @@ ssize_t l5_map_send1(struct l5_map *m, int fd, const void *buf, size_t len)
 		return l5_map_send1_slow(m, fd, buf, len, frame, false);
 	tail = l5_load(&own->tx_tail);
 	size = l5_rec_size(len);
-	mask = m->tx_size - 1;
+	mask = (m->tx_size - 1) & ~(L5_HDR - 1);
 	/* a head that cannot be makes the difference large, too */
 	if (l5_unlikely(l5_load(&m->state->flags) & L5_MAP_TX_STOP ||
 			tail - m->prod.head + size + L5_HDR >=
