@@ -111,50 +111,10 @@ static void conn_try(struct l5_conn *c)
 }
 
 /*
- * In this life of the process nothing was tried: it is new, or a child of
- * fork().
- *
- * A parent's map may still be looked at by another thread in this function's
- * caller, so it is kept until there is one more to be kept.
+ * Rings that may yet come. A thread that finds another at it does without; so
+ * does a signal handler that finds its own thread, and every thread if
+ * siglongjmp() took that one away.
  */
-struct l5_map *l5_conn_settle(struct l5_conn *c)
-{
-	struct l5_map *old;
-	uint32_t now, was;
-	int saved = errno;
-
-	l5_map_live();
-	now = l5_load(l5_map_life);
-	for (;;) {
-		was = l5_load_acquire(&c->life);
-		if (was == now)
-			goto out;
-		if (was == (now | L5_LIFE_BUSY))
-			syscall(SYS_sched_yield);
-		else if (l5_cmpxchg(&c->life, was, now | L5_LIFE_BUSY))
-			break;
-	}
-	old = l5_load(&c->map);
-	if (old && !l5_map_mine(old)) {
-		l5_map_put(c->lost);
-		c->lost = old;
-		l5_store(&c->map, NULL);
-	}
-	if (was) {
-		kept_init(&c->tx);
-		kept_init(&c->rx);
-		c->trying = 0;
-		c->laters = 0;
-		conn_unjoin(c);
-	}
-	conn_try(c);
-	l5_store_release(&c->life, now);
-out:
-	errno = saved;
-	return l5_load_acquire(&c->map);
-}
-
-/* Rings that may yet come. A thread that finds another at it does without. */
 struct l5_map *l5_conn_later(struct l5_conn *c, bool now)
 {
 	uint32_t later = l5_load(&c->later);
@@ -167,6 +127,76 @@ struct l5_map *l5_conn_later(struct l5_conn *c, bool now)
 		l5_store_release(&c->trying, 0);
 	}
 	return l5_load_acquire(&c->map);
+}
+
+/*
+ * A child of fork() begins anew, and its rings may yet come.
+ *
+ * A parent's map may still be looked at by another thread in this function's
+ * caller, so it is kept until there is one more to be kept.
+ */
+static void conn_renew(struct l5_conn *c)
+{
+	struct l5_map *old = l5_load(&c->map);
+
+	if (old && !l5_map_mine(old)) {
+		l5_map_put(c->lost);
+		c->lost = old;
+		l5_store(&c->map, NULL);
+	}
+	kept_init(&c->tx);
+	kept_init(&c->rx);
+	c->trying = 0;
+	c->laters = 0;
+	l5_store(&c->later, 1);
+	l5_store(&c->why, EAGAIN);
+	conn_unjoin(c);
+}
+
+/*
+ * Let the connection begin this life of the process; false if another thread is
+ * at it. None of this takes long, and no signal handler finds its own thread
+ * in it.
+ */
+static bool conn_begin(struct l5_conn *c, uint32_t was, uint32_t now)
+{
+	struct l5_sigs sigs;
+	bool mine;
+
+	if (!was)
+		return l5_cmpxchg(&c->life, 0, now);
+	if (was == (now | L5_LIFE_BUSY)) {
+		syscall(SYS_sched_yield);
+		return false;
+	}
+	l5_sigs_block(&sigs);
+	mine = l5_cmpxchg(&c->life, was, now | L5_LIFE_BUSY);
+	if (mine) {
+		conn_renew(c);
+		l5_store_release(&c->life, now);
+	}
+	l5_sigs_restore(&sigs);
+	return mine;
+}
+
+/*
+ * In this life of the process nothing was tried: the connection is new, or the
+ * process a child of fork().
+ */
+struct l5_map *l5_conn_settle(struct l5_conn *c)
+{
+	uint32_t now, was;
+	int saved = errno;
+
+	l5_map_live();
+	now = l5_load(l5_map_life);
+	for (;;) {
+		was = l5_load_acquire(&c->life);
+		if (was == now || conn_begin(c, was, now))
+			break;
+	}
+	errno = saved;
+	return l5_conn_later(c, true);
 }
 
 static long conn_getfl(int fd)
@@ -200,8 +230,10 @@ struct l5_conn *l5_map(int fd)
 				 &len) < 0)
 		return NULL;
 	c = conn_new(fd, flags & O_NONBLOCK);
-	if (c)
+	if (c) {
+		c->later = 1;
 		l5_conn_settle(c);
+	}
 	return c;
 }
 

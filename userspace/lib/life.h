@@ -21,4 +21,20 @@ int l5_map_live(void);
  */
 extern const uint32_t *l5_map_life;
 
+/* What signals a thread had blocked */
+struct l5_sigs {
+	uint64_t set;
+	bool blocked;
+};
+
+/**
+ * l5_sigs_block() - no signal handler is to come upon this thread
+ * @was: for l5_sigs_restore()
+ *
+ * Not those that an instruction or a filter of system calls raises: they do not
+ * wait.
+ */
+void l5_sigs_block(struct l5_sigs *was);
+void l5_sigs_restore(const struct l5_sigs *was);
+
 #endif /* L5_LIFE_H */
