@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -328,6 +329,40 @@ TEST_F_TIMEOUT(life_module, unload_by_force, 300)
 	/* no socket at all: at once */
 	EXPECT_EQ(0, l5ctl("unload", out));
 	ASSERT_EQ(0, module_insert(file));
+	EXPECT_LE(0, end_socket(END_L5, AF_INET));
+}
+
+/*
+ * An administrator that gives up waiting leaves nothing refused; and a holder's
+ * name does nothing to the terminal that it is shown on.
+ */
+TEST_F_TIMEOUT(life_module, unload_given_up, 120)
+{
+	static const char out[] = "/tmp/l5_unload";
+	char name[16] = { };
+	int fd, status;
+	pid_t pid;
+
+	prctl(PR_GET_NAME, name);
+	prctl(PR_SET_NAME, "a\033[31m b(1)");
+	fd = end_socket(END_L5, AF_INET);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(0, l5ctl("list", out));
+	EXPECT_EQ(0, sh("grep -qF 'a?[31m?b(1)' %s", out));
+	EXPECT_NE(0, sh("LC_ALL=C grep -q '[^ -~]' %s", out));
+	prctl(PR_SET_NAME, name);
+	fflush(NULL);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		execl("../userspace/bin/l5ctl", "l5ctl", "-t", "100", "unload",
+		      NULL);
+		_exit(9);
+	}
+	ASSERT_TRUE(L5_UNTIL(end_socket(END_L5, AF_INET) < 0, 20000));
+	kill(pid, SIGTERM);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 	EXPECT_LE(0, end_socket(END_L5, AF_INET));
 }
 

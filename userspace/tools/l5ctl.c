@@ -161,8 +161,10 @@ static void each_thread(bool (*visit)(pid_t pid, pid_t tid, const char *path,
 	struct dirent *p, *t;
 	char path[PATH_MAX];
 
-	if (!proc)
-		err(1, "/proc");
+	if (!proc) {
+		warn("/proc");
+		return;
+	}
 	while ((p = readdir(proc))) {
 		if (!isdigit((unsigned char)*p->d_name))
 			continue;
@@ -230,7 +232,7 @@ static bool shared(const struct seen *seen, pid_t pid, pid_t tid, int what)
 static const char *name_of(pid_t pid)
 {
 	static char name[64];
-	char path[64];
+	char path[64], *at;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
@@ -240,6 +242,10 @@ static const char *name_of(pid_t pid)
 	if (f)
 		fclose(f);
 	name[strcspn(name, "\n")] = 0;
+	/* a program names itself as it likes, and this goes to a terminal */
+	for (at = name; *at; at++)
+		if (*at <= ' ' || *at > '~')
+			*at = '?';
 	return name;
 }
 
@@ -434,16 +440,34 @@ static long now_s(void)
 	return t.tv_sec;
 }
 
+/* The signals that end a command, but for those that are ignored (nohup) */
+static void enders(sigset_t *set)
+{
+	static const int sigs[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction sa;
+	size_t i;
+
+	sigemptyset(set);
+	for (i = 0; i < sizeof(sigs) / sizeof(*sigs); i++)
+		if (!sigaction(sigs[i], NULL, &sa) && sa.sa_handler != SIG_IGN)
+			sigaddset(set, sigs[i]);
+}
+
 /*
  * No program gets a new socket, every connection and listener ends, and when
- * the last descriptor is closed the module goes.
+ * the last descriptor is closed the module goes. A signal that ends this waits
+ * until programs may have sockets again.
  */
 static int command_unload(const struct settings *s)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE_NS };
 	long end = now_s() + s->timeout;
 	bool told = false;
+	sigset_t ends;
+	int sig = -1;
 
+	enders(&ends);
+	sigprocmask(SIG_BLOCK, &ends, NULL);
 	if (put_line(REFUSE_PATH, "1")) {
 		if (errno == ENOENT)
 			errx(1, MODULE " is not loaded");
@@ -468,9 +492,14 @@ static int command_unload(const struct settings *s)
 			      " is still in use, by none that can be seen");
 			break;
 		}
-		nanosleep(&pause, NULL);
+		sig = sigtimedwait(&ends, NULL, &pause);
+		if (sig > 0)
+			break;
 	}
 	put_line(REFUSE_PATH, "0");
+	if (sig > 0)
+		raise(sig);
+	sigprocmask(SIG_UNBLOCK, &ends, NULL);
 	return 1;
 }
 
