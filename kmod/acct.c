@@ -344,18 +344,17 @@ void l5_remote_uncharge(const struct l5_payer *p, struct l5_net *ln)
 /**
  * l5_page_alloc() - allocate a page that was reserved
  * @p: the payer
- * @hard: a connection cannot do without the page; for any other page no process
- *	in the memory cgroup is to be killed
+ * @how: how hard to try: 0 if a process in the memory cgroup may be killed for
+ *	it, __GFP_RETRY_MAYFAIL if not, __GFP_NORETRY if it is a gain only
  *
  * Return: the page, zeroed, or NULL.
  */
-struct page *l5_page_alloc(const struct l5_payer *p, bool hard)
+struct page *l5_page_alloc(const struct l5_payer *p, gfp_t how)
 {
 	struct mem_cgroup *old = set_active_memcg(p->memcg);
 	struct page *page;
 
-	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN |
-			  (hard ? 0 : __GFP_NORETRY));
+	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN | how);
 	set_active_memcg(old);
 	if (page)
 		atomic_long_inc(&p->acct->pages);

@@ -53,7 +53,7 @@ void l5_payer_copy(struct l5_payer *p, const struct l5_payer *from);
 void l5_payer_put(struct l5_payer *p);
 bool l5_reserve(const struct l5_payer *p, long pages);
 void l5_unreserve(const struct l5_payer *p, long pages);
-struct page *l5_page_alloc(const struct l5_payer *p, bool hard);
+struct page *l5_page_alloc(const struct l5_payer *p, gfp_t how);
 void l5_page_free(const struct l5_payer *p, struct page *page);
 bool l5_remote_listen_charge(const struct l5_payer *p);
 void l5_remote_listen_uncharge(const struct l5_payer *p);

@@ -39,7 +39,7 @@ struct page *l5_conn_page(struct l5_conn *conn, int end)
 	struct page *page;
 
 	mutex_lock(&e->fill_lock);
-	page = l5_page_alloc(&e->payer, false);
+	page = l5_page_alloc(&e->payer, __GFP_NORETRY);
 	mutex_unlock(&e->fill_lock);
 	return page;
 }
@@ -160,6 +160,9 @@ void l5_conn_put(struct l5_conn *conn)
  * l5_conn_make() - make a connection that has no rings yet
  * @payer: pays for both ends
  *
+ * A socket without it stays on its bootstrap, so no task of the payer's is
+ * killed for it.
+ *
  * Context: may sleep.
  * Return: the connection with one reference, -EDQUOT at a limit, -ENOMEM.
  */
@@ -173,7 +176,8 @@ struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 		return ERR_PTR(-EDQUOT);
 	/* the caller may be a kernel thread */
 	old = set_active_memcg(payer->memcg);
-	conn = kzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
+	conn = kzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT | __GFP_NOWARN |
+		       __GFP_RETRY_MAYFAIL);
 	set_active_memcg(old);
 	if (!conn) {
 		l5_unreserve(payer, L5_GRANT_PAIR);
@@ -198,7 +202,7 @@ struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 		init_waitqueue_head(&end->lock_wait);
 	}
 	for (i = 0; i < 2; i++) {
-		struct page *page = l5_page_alloc(payer, true);
+		struct page *page = l5_page_alloc(payer, __GFP_RETRY_MAYFAIL);
 
 		if (!page) {
 			l5_conn_put(conn);

@@ -105,7 +105,8 @@ static int l5_ring_next_page(struct l5_sock *l5, struct l5_end *e)
 				return -ENOBUFS;
 			e->granted++;
 		}
-		page = l5_page_alloc(&e->payer, e->npages < L5_GRANT);
+		page = l5_page_alloc(&e->payer,
+				     e->npages < L5_GRANT ? 0 : __GFP_NORETRY);
 		if (!page)
 			return -ENOBUFS;
 		e->npages++;
@@ -277,7 +278,8 @@ static int l5_fill_gather(struct l5_fill *f)
 		return -ENOMEM;
 	for (; f->n < want; f->n++) {
 		page = l5_page_alloc(f->n < f->pages ? f->payer :
-						       &f->e->payer, false);
+						       &f->e->payer,
+				     __GFP_NORETRY);
 		if (!page)
 			return -ENOMEM;
 		list_add_tail(&page->lru, &f->list);
