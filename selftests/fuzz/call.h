@@ -60,7 +60,7 @@
 	X(MADVISE, "madvise", 10) /* -, m; advice, part */		\
 	X(MREMAP, "mremap", 4)	/* -, m; way */				\
 	X(POKE, "poke", 90)	/* -, m; where, what, word */		\
-	X(FLOOD, "flood", 12)	/* -, m; records, length of each */	\
+	X(FLOOD, "flood", 12)	/* -, m; records, length, 1: from the tail */ \
 	X(LOOK, "look", 8)	/* -, m: reads it */			\
 	X(SCRIBBLE, "scribble", 8) /* -; -, -, seed: a thread that pokes */ \
 	X(HAMMER, "hammer", 20)	/* -, m; where, what, word: one word */	\

@@ -117,6 +117,8 @@ void *fz_buf(unsigned int kind, size_t len)
 		return fz_bytes;
 	case FZ_BUF_EDGE:
 		return edge - (len < 4096 ? len : 4096) / 2;
+	case FZ_BUF_LATE:
+		return fz_late() ?: fz_bytes;
 	default:
 		return fz_bytes;
 	}
@@ -596,6 +598,7 @@ bool fz_exec_begin(struct fz_cover *shared)
 	if (edge == MAP_FAILED || mprotect(edge + 8192, 4096, PROT_NONE))
 		return false;
 	edge += 8192;
+	fz_late_begin();
 	fz_memfd = fz_own_fd(memfd_create("fuzz", MFD_CLOEXEC));
 	if (fz_memfd < 0 || ftruncate(fz_memfd, FZ_BYTES) ||
 	    !fz_map_begin() || !ticks(&t))

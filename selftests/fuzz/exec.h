@@ -136,6 +136,13 @@ int fz_take(unsigned int s);
 /* Where the mapping of a slot is, if there is one. */
 uint8_t *fz_at(unsigned int m);
 
+/*
+ * FZ_BYTES bytes whose first page is not there: a call that touches it sleeps a
+ * moment there, with whatever it has and holds. NULL if that cannot be had.
+ */
+void *fz_late(void);
+void fz_late_begin(void);
+
 /* A buffer of at least @len bytes, good or bad: an &enum fz_buf */
 void *fz_buf(unsigned int kind, size_t len);
 

@@ -482,6 +482,8 @@ static void gen_flood(struct model *m, struct fz_call *c)
 	c->t = map_slot(m);
 	c->a = once(m, 4) ? 4096 : pick(m, 32);
 	c->b = once(m, 3) ? pick(m, 70000) : pick(m, 9);
+	/* a stranger to the ring, or records that follow the last one */
+	c->v = once(m, 2);
 	scribbled(m, c->t);
 }
 

@@ -251,6 +251,7 @@ int main(int argc, char **argv)
 	no_more_modules();
 	fail_all();
 	ret = minimise ? fz_minimise(&plan) : fz_run(&plan);
-	printf("%s 1 fuzz.run\n", ret ? "not ok" : "ok");
+	printf("%s 1 fuzz.%s\n", ret ? "not ok" : "ok",
+	       fz_world.rdma ? "rdma" : "run");
 	return ret;
 }

@@ -35,6 +35,7 @@ enum fz_way {
 /* Where bytes come from, or go to: bits 8 to 15 of what says the way */
 enum fz_buf {
 	FZ_BUF_OWN, FZ_BUF_NULL, FZ_BUF_BAD, FZ_BUF_RING, FZ_BUF_EDGE,
+	FZ_BUF_LATE,
 	FZ_BUFS
 };
 

@@ -159,9 +159,9 @@ long fz_poke(struct fz_view *v, uint32_t where, uint32_t what, uint64_t chance,
 	return 0;
 }
 
-long fz_flood(struct fz_view *v, uint32_t n, uint32_t len)
+long fz_flood(struct fz_view *v, uint32_t n, uint32_t len, bool on)
 {
-	uint64_t pos = peer_word(v, true);
+	uint64_t pos = on ? own_word(v, false) : peer_word(v, true);
 	uint32_t i;
 
 	if (!v->own || !v->tx || !v->tx_len)

@@ -34,6 +34,6 @@ long fz_poke(struct fz_view *v, uint32_t where, uint32_t what, uint64_t chance,
 	     const bool *stop);
 
 /* @n records of @len bytes where the peer reads, and the tail behind them */
-long fz_flood(struct fz_view *v, uint32_t n, uint32_t len);
+long fz_flood(struct fz_view *v, uint32_t n, uint32_t len, bool on);
 
 #endif /* FZ_WORDS_H */

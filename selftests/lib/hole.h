@@ -3,6 +3,7 @@
 #ifndef L5_HOLE_H
 #define L5_HOLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -10,5 +11,8 @@
  * long as its descriptor, which goes to *@uffd, is open; @uffd may be NULL.
  */
 void *hole_map(size_t len, int *uffd);
+
+/* The same of memory that is mapped, and was never touched: false if not. */
+bool hole_make(void *at, size_t len, int *uffd);
 
 #endif /* L5_HOLE_H */
