@@ -117,8 +117,11 @@ static int l5_ring_next_page(struct l5_sock *l5, struct l5_end *e)
 	return 0;
 }
 
-/* Have the array of pages. Return: false if there is no memory for it. */
-static bool l5_ring_array(struct l5_end *e)
+/*
+ * Have the array of pages, as hard to get as l5_page_alloc() says of @how.
+ * Return: false if there is no memory for it.
+ */
+static bool l5_ring_array(struct l5_end *e, gfp_t how)
 {
 	struct mem_cgroup *old;
 	struct page **pages;
@@ -128,7 +131,7 @@ static bool l5_ring_array(struct l5_end *e)
 		return true;
 	old = set_active_memcg(e->payer.memcg);
 	pages = kvcalloc(e->size >> PAGE_SHIFT, sizeof(*pages),
-			 GFP_KERNEL_ACCOUNT);
+			 GFP_KERNEL_ACCOUNT | __GFP_NOWARN | how);
 	set_active_memcg(old);
 	/* O, pairs with N */
 	smp_store_release(&e->pages, pages);
@@ -158,7 +161,7 @@ int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len)
 	if (l5_prod_look(&e->prod, l5_peer(l5)->ctrl) < 0)
 		return -EPROTO;
 	mutex_lock(&e->fill_lock);
-	if (!l5_ring_array(e)) {
+	if (!l5_ring_array(e, 0)) {
 		mutex_unlock(&e->fill_lock);
 		return -ENOBUFS;
 	}
@@ -274,7 +277,7 @@ static int l5_fill_gather(struct l5_fill *f)
 	struct page *page;
 
 	lockdep_assert_held(&f->e->fill_lock);
-	if (!l5_ring_array(f->e))
+	if (!l5_ring_array(f->e, __GFP_RETRY_MAYFAIL))
 		return -ENOMEM;
 	for (; f->n < want; f->n++) {
 		page = l5_page_alloc(f->n < f->pages ? f->payer :

@@ -97,7 +97,8 @@ int l5_cm_turn_take(struct l5_rdma *rd, u64 who)
 			break;
 		}
 		spin_unlock_bh(&l5_cm_turn_lock);
-		fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
+		fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT |
+				__GFP_RETRY_MAYFAIL | __GFP_NOWARN);
 		if (!fresh)
 			return -ENOMEM;
 		fresh->who = who;
