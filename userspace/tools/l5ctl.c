@@ -443,7 +443,9 @@ static long now_s(void)
 /* The signals that end a command, but for those that are ignored (nohup) */
 static void enders(sigset_t *set)
 {
-	static const int sigs[] = { SIGINT, SIGTERM, SIGHUP };
+	static const int sigs[] = {
+		SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE,
+	};
 	struct sigaction sa;
 	size_t i;
 
