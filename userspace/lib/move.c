@@ -414,6 +414,7 @@ static void l5_map_unkeep(struct l5_map *m, int fd, unsigned int which)
 ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want)
 {
 	struct l5_guard g = { .frame = l5_frame() };
+	uint32_t most;
 	ssize_t ret;
 	size_t at;
 
@@ -424,8 +425,12 @@ ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want)
 		return ret;
 	ret = L5_TRY_ASK;
 	if (!(l5_load(&m->state->flags) & L5_MAP_TX_STOP)) {
-		ret = l5_map_room(m, &g.prod, want,
-				  l5_room_low(l5_map_extent(m)));
+		most = l5_room_low(l5_map_extent(m));
+		/* the kernel may send to another host record by record */
+		if (most > L5_PIECE &&
+		    l5_load(&m->state->transport) == L5_TRANSPORT_RDMA)
+			most = L5_PIECE;
+		ret = l5_map_room(m, &g.prod, want, most);
 		if (!ret)
 			ret = L5_TRY_AGAIN;
 		else if (ret < 0)
