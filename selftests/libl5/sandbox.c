@@ -117,10 +117,15 @@ static bool jumps;
 /* As a sandbox that looks at each ioctl(). */
 static void trap(int sig, siginfo_t *si, void *uc)
 {
+	void *p;
+
 	(void)sig;
 	(void)si;
-	if (l5_send(trapped, "h", 1, MSG_DONTWAIT) != 1)
+	if (l5_reserve(trapped, &p, 1, MSG_DONTWAIT) != 1)
 		_exit(2);
+	*(char *)p = 'h';
+	if (l5_commit(trapped, 1) != 1)
+		_exit(7);
 	if (jumps)
 		siglongjmp(out, 1);
 	((ucontext_t *)uc)->uc_mcontext.gregs[REG_RAX] = -EPERM;

@@ -44,17 +44,13 @@ static void conn_wait_set(struct l5_conn *c, struct l5_adapt *a)
 		l5_adapt_set(a, spin_us, yields);
 }
 
-/* Without its mailbox */
-static void conn_unjoin(struct l5_conn *c)
+/* Without its mailbox, which the connection no longer names */
+static void conn_unjoin(struct l5_conn *c, struct l5_mailbox *b, uint32_t byte)
 {
-	struct l5_mailbox *b = c->box;
-
 	if (!b)
 		return;
-	if (c->byte)
-		l5_mailbox_leave(b, c, c->byte - 1);
-	c->byte = 0;
-	l5_store(&c->box, NULL);
+	if (byte)
+		l5_mailbox_leave(b, c, byte - 1);
 	l5_mailbox_put(b);
 }
 
@@ -70,41 +66,66 @@ static void conn_join(struct l5_conn *c)
 }
 
 /*
- * Map the connection if that can be. A connection that RDMA may yet take is
- * tried again, at whatever call, but ever more rarely; a connection that is
- * still connecting is tried at each call.
- *
- * Not while a thread has bytes without a ring: the next thread would have those
- * of the ring, and both the same ones.
+ * Let the calls find the map, but not while a thread has bytes without a ring:
+ * the next thread would have those of the ring, and both the same ones. No
+ * signal handler finds its own thread with the mutexes.
  */
-static void conn_try(struct l5_conn *c)
+static bool conn_show(struct l5_conn *c, struct l5_map *m)
 {
-	uint32_t later = l5_load(&c->laters);
-	int saved = errno, err = EAGAIN;
-	struct l5_map *m = NULL;
+	struct l5_sigs sigs;
+	bool shown = false;
 
+	l5_sigs_block(&sigs);
 	if (!pthread_mutex_trylock(&c->tx.mutex)) {
 		if (!pthread_mutex_trylock(&c->rx.mutex)) {
-			m = l5_map_new(c->fd);
-			err = m ? 0 : errno;
-			if (m) {
-				conn_wait_set(c, &m->tx_adapt);
-				conn_wait_set(c, &m->rx_adapt);
-				l5_store_release(&c->map, m);
-			}
+			l5_store_release(&c->map, m);
+			shown = true;
 			pthread_mutex_unlock(&c->rx.mutex);
 		}
 		pthread_mutex_unlock(&c->tx.mutex);
 	}
+	l5_sigs_restore(&sigs);
+	return shown;
+}
+
+static struct l5_map *conn_map_new(struct l5_conn *c)
+{
+	struct l5_map *m = l5_map_new(c->fd);
+
+	if (m && !conn_show(c, m)) {
+		l5_map_put(m);
+		errno = EAGAIN;
+		return NULL;
+	}
+	return m;
+}
+
+/*
+ * Map the connection if that can be. A connection that RDMA may yet take is
+ * tried again, at whatever call, but ever more rarely; a connection that is
+ * still connecting is tried at each call.
+ */
+static void conn_try(struct l5_conn *c)
+{
+	uint32_t later = l5_load(&c->laters);
+	int saved = errno, err;
+	struct l5_map *m;
+
+	m = conn_map_new(c);
+	err = m ? 0 : errno;
 	if (err == EAGAIN)
 		later = !later ? 1 : later < L5_LATER_MAX ? 2 * later : later;
 	else
 		later = err == ENOTCONN;
 	l5_store(&c->laters, later);
-	l5_store(&c->later, later);
 	l5_store(&c->why, err);
+	/* the reason and the map, then that it is settled */
+	l5_store_release(&c->later, later);
 	if (m) {
+		/* with l5_mailbox_attach(), and with l5_set_wait() */
 		l5_mb();
+		conn_wait_set(c, &m->tx_adapt);
+		conn_wait_set(c, &m->rx_adapt);
 		conn_join(c);
 	}
 	errno = saved;
@@ -129,19 +150,26 @@ struct l5_map *l5_conn_later(struct l5_conn *c, bool now)
 	return l5_load_acquire(&c->map);
 }
 
+/* What a child of fork() has of its parent's, and has no use for */
+struct conn_old {
+	struct l5_map *map;
+	struct l5_mailbox *box;
+	uint32_t byte;
+};
+
 /*
  * A child of fork() begins anew, and its rings may yet come.
  *
- * A parent's map may still be looked at by another thread in this function's
- * caller, so it is kept until there is one more to be kept.
+ * A parent's map may still be looked at by another thread in the caller of
+ * l5_conn_settle(), so it is kept until there is one more to be kept.
  */
-static void conn_renew(struct l5_conn *c)
+static void conn_renew(struct l5_conn *c, struct conn_old *old)
 {
-	struct l5_map *old = l5_load(&c->map);
+	struct l5_map *m = l5_load(&c->map);
 
-	if (old && !l5_map_mine(old)) {
-		l5_map_put(c->lost);
-		c->lost = old;
+	if (m && !l5_map_mine(m)) {
+		old->map = c->lost;
+		c->lost = m;
 		l5_store(&c->map, NULL);
 	}
 	kept_init(&c->tx);
@@ -150,16 +178,20 @@ static void conn_renew(struct l5_conn *c)
 	c->laters = 0;
 	l5_store(&c->later, 1);
 	l5_store(&c->why, EAGAIN);
-	conn_unjoin(c);
+	old->box = c->box;
+	old->byte = c->byte;
+	c->byte = 0;
+	l5_store(&c->box, NULL);
 }
 
 /*
  * Let the connection begin this life of the process; false if another thread is
- * at it. None of this takes long, and no signal handler finds its own thread
- * in it.
+ * at it. Nothing of this is a system call, and no signal handler finds its own
+ * thread in it.
  */
 static bool conn_begin(struct l5_conn *c, uint32_t was, uint32_t now)
 {
+	struct conn_old old = { };
 	struct l5_sigs sigs;
 	bool mine;
 
@@ -172,10 +204,12 @@ static bool conn_begin(struct l5_conn *c, uint32_t was, uint32_t now)
 	l5_sigs_block(&sigs);
 	mine = l5_cmpxchg(&c->life, was, now | L5_LIFE_BUSY);
 	if (mine) {
-		conn_renew(c);
+		conn_renew(c, &old);
 		l5_store_release(&c->life, now);
 	}
 	l5_sigs_restore(&sigs);
+	l5_map_put(old.map);
+	conn_unjoin(c, old.box, old.byte);
 	return mine;
 }
 
@@ -252,7 +286,7 @@ void l5_unmap(struct l5_conn *c)
 {
 	if (!c)
 		return;
-	conn_unjoin(c);
+	conn_unjoin(c, c->box, c->byte);
 	/* it does not touch the maps of a parent */
 	l5_map_put(c->map);
 	l5_map_put(c->lost);
@@ -270,8 +304,11 @@ bool l5_conn_mapped(struct l5_conn *c)
 {
 	struct l5_map *m = l5_conn_map(c);
 
-	if (!m && l5_load(&c->later))
+	if (!m && l5_load_acquire(&c->later))
 		m = l5_conn_later(c, true);
+	/* or another thread has it by now */
+	if (!m)
+		m = l5_load_acquire(&c->map);
 	if (!m)
 		errno = l5_load(&c->why);
 	return m;
@@ -320,10 +357,13 @@ int l5_set_nonblock(struct l5_conn *c, bool on)
 
 void l5_set_wait(struct l5_conn *c, int spin_us, int yields)
 {
-	struct l5_map *m = l5_conn_map(c);
+	struct l5_map *m;
 
 	l5_store(&c->yields, yields < -1 ? -1 : yields);
 	l5_store(&c->spin_us, spin_us < -1 ? -1 : spin_us);
+	/* with conn_try() */
+	l5_mb();
+	m = l5_conn_map(c);
 	if (m) {
 		conn_wait_set(c, &m->tx_adapt);
 		conn_wait_set(c, &m->rx_adapt);

@@ -37,15 +37,16 @@ struct l5_kept {
  * struct l5_conn - a connection
  * @fd: its socket
  * @nonblock: no call blocks
- * @life: of the process, see l5_map_life, that @map is settled for
- * @map: its rings, NULL without; read after @life
+ * @life: of the process, see l5_map_life, that this is of; a child of fork()
+ *	finds a number that is not its own
+ * @map: its rings, NULL without; of this @life, if read after it
  * @later: calls until they are tried again, 0 if that is settled
  * @laters: what @later began with last time
  * @trying: a thread is trying them
  * @why: errno, the reason why there are none
  * @byte: 1 and the number of its byte in @box, 0 if it has none there
  * @box: the mailbox, NULL without
- * @lost: the map of a parent, see l5_conn_settle()
+ * @lost: the map of a parent, see conn_renew()
  * @spin_us: l5_set_wait()'s, for maps to come
  * @yields: l5_set_wait()'s, for maps to come
  * @tx: reserved

@@ -135,8 +135,8 @@ int l5_conn_fd(const struct l5_conn *c);
  * Tries to map it if that is not settled.
  *
  * Return: true, or false with errno: EAGAIN as long as RDMA may yet take the
- * connection, ENOTCONN if it is not connected yet; EOPNOTSUPP, ENOMEM or
- * another if it stays with system calls.
+ * connection, or another thread is mapping it; ENOTCONN if it is not connected
+ * yet; EOPNOTSUPP, ENOMEM or another if it stays with system calls.
  */
 bool l5_conn_mapped(struct l5_conn *c);
 
