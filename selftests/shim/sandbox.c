@@ -11,6 +11,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 
 #include "ends.h"
@@ -688,6 +689,40 @@ SHIM_TEST(syscalls_pass)
 	ASSERT_EQ('p', c);
 	ASSERT_EQ(0, syscall(SYS_close, b));
 	ASSERT_EQ(0, shim_maps());
+}
+
+/* Noted changes of a set are told before calls of its own are given up. */
+SHIM_TEST(sets_are_told)
+{
+	struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	struct sock_fprog prog = { 1, &all };
+	struct epoll_event e = { .events = EPOLLIN };
+	int a[2], b[2], ep[2], i, k;
+
+	for (i = 0; i < 2; i++) {
+		WARM_PAIR(L5, a[i], b[i]);
+		ep[i] = epoll_create1(0);
+		ASSERT_EQ(0, epoll_ctl(ep[i], EPOLL_CTL_ADD, b[i], &e));
+		for (k = 0; k < 42; k++) {
+			e.events = k & 1 ? EPOLLIN : 0;
+			ASSERT_EQ(0, epoll_ctl(ep[i], EPOLL_CTL_MOD, b[i], &e));
+		}
+		EXPECT_EQ(0, epoll_wait(ep[i], &e, 1, 0));
+		e.events = EPOLLIN;
+	}
+	e.events = 0;
+	ASSERT_EQ(0, epoll_ctl(ep[0], EPOLL_CTL_MOD, b[0], &e));
+	EXPECT_EQ(0, epoll_wait(ep[0], &e, 1, 0));
+	e.events = EPOLLIN;
+	ASSERT_EQ(0, epoll_ctl(ep[0], EPOLL_CTL_MOD, b[0], &e));
+	ASSERT_EQ(0, epoll_ctl(ep[1], EPOLL_CTL_DEL, b[1], &e));
+	ASSERT_EQ(0, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	ASSERT_EQ(0, prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog));
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(1, write(a[i], "x", 1));
+	EXPECT_EQ(1, epoll_wait(ep[0], &e, 1, 10000));
+	EXPECT_EQ(0, epoll_wait(ep[1], &e, 1, 0));
+	EXPECT_EQ(0, epoll_ctl(ep[1], EPOLL_CTL_ADD, b[1], &e));
 }
 
 TEST_HARNESS_MAIN

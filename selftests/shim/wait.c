@@ -8,6 +8,7 @@
 #define SHIM	shim_wait
 #include "shim.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -15,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 
 #include "signals.h"
@@ -798,6 +800,95 @@ SHIM_TEST(turned_off_at_once)
 	pthread_join(t, NULL);
 	close(stop);
 	close(w.ep);
+	close(a);
+	close(b);
+}
+
+/* A worker that counts the events, and reads nothing. */
+struct counter {
+	int ep;
+	atomic_int seen;
+};
+
+static void *counter_main(void *arg)
+{
+	struct counter *w = arg;
+	struct epoll_event e;
+
+	while (epoll_wait(w->ep, &e, 1, -1) == 1 && e.data.fd >= 0)
+		atomic_fetch_add(&w->seen, 1);
+	return NULL;
+}
+
+/*
+ * An edge that is asked for again comes again, to a thread that is told of it
+ * before the one that asked has noted that it did: the worker has the same CPU,
+ * and precedence.
+ */
+SHIM_TEST(edge_asked_for_again)
+{
+	struct epoll_event e = { .events = EPOLLIN | EPOLLET };
+	struct sched_param first = { .sched_priority = 1 };
+	struct counter w = { 0 };
+	int a, b, i, seen, stop;
+	cpu_set_t one;
+	pthread_t t;
+	pid_t tid;
+
+	WARM_PAIR(L5, a, b);
+	ASSERT_EQ(1, write(a, "x", 1));
+	w.ep = epoll_create1(0);
+	tid = l5_thread_start(&t, NULL, counter_main, &w);
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	ASSERT_EQ(0, sched_setaffinity(0, sizeof(one), &one));
+	ASSERT_EQ(0, sched_setaffinity(tid, sizeof(one), &one));
+	sched_setscheduler(tid, SCHED_FIFO, &first);
+	e.data.fd = b;
+	ASSERT_EQ(0, epoll_ctl(w.ep, EPOLL_CTL_ADD, b, &e));
+	ASSERT_TRUE(L5_UNTIL(atomic_load(&w.seen), 10000 * l5_slow()));
+	for (i = 0; i < 1000 / l5_slow(); i++) {
+		ASSERT_TRUE(l5_wait_asleep(tid));
+		seen = atomic_load(&w.seen);
+		if (i & 1) {
+			ASSERT_EQ(0, epoll_ctl(w.ep, EPOLL_CTL_MOD, b, &e));
+		} else {
+			ASSERT_EQ(0, epoll_ctl(w.ep, EPOLL_CTL_DEL, b, &e));
+			ASSERT_EQ(0, epoll_ctl(w.ep, EPOLL_CTL_ADD, b, &e));
+		}
+		ASSERT_TRUE(L5_UNTIL(atomic_load(&w.seen) > seen,
+				     10000 * l5_slow())) {
+			TH_LOG("round %d", i);
+		}
+	}
+	stop = eventfd(1, 0);
+	e.data.fd = -1;
+	ASSERT_EQ(0, epoll_ctl(w.ep, EPOLL_CTL_ADD, stop, &e));
+	pthread_join(t, NULL);
+	close(stop);
+	close(w.ep);
+	close(a);
+	close(b);
+}
+
+/* A wait by syscall() is seen, too, or what is only noted is not told of. */
+SHIM_TEST(waited_for_by_number)
+{
+	struct epoll_event e = { .events = EPOLLIN };
+	int a, b, ep;
+
+	WARM_PAIR(L5, a, b);
+	ep = epoll_create1(0);
+	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, b, &e));
+	change_often(ep, b);
+	e.events = 0;
+	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_MOD, b, &e));
+	ASSERT_EQ(1, write(a, "x", 1));
+	EXPECT_EQ(0, epoll_wait(ep, &e, 1, 0));
+	e.events = EPOLLIN;
+	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_MOD, b, &e));
+	EXPECT_EQ(1, syscall(SYS_epoll_pwait, ep, &e, 1, 10000, NULL, 8));
+	close(ep);
 	close(a);
 	close(b);
 }

@@ -103,6 +103,7 @@ struct reg {
  * @waits: how often a thread began to wait in the kernel, to tell the waits by
  * @changes: how often a thread began to tell the kernel of a change
  * @change: the last of these: which one it was, and of which descriptor
+ * @changing: likewise, 1 and the descriptor until the change is noted, then 0
  * @strays: number of regs in @stray
  * @stray: regs of which the entries of their descriptors do not know
  * @laters: number of regs that the kernel does not know all of
@@ -135,6 +136,7 @@ struct ep {
 	atomic_ullong waits;
 	atomic_uint changes;
 	atomic_ullong change[CHANGES];
+	atomic_int changing[CHANGES];
 	unsigned int strays;
 	struct reg *stray[STRAY_MAX];
 	atomic_uint laters;
@@ -180,7 +182,8 @@ static inline bool ep_trylock(struct ep *ep)
  * ep_lock() - take a set's lock, for epoll_ctl()
  * @ep: the set
  *
- * Return: false if this thread has the lock already.
+ * Return: false if this thread has the lock already, or another one for ever:
+ * then the set is the kernel's from now on.
  */
 bool ep_lock(struct ep *ep);
 void ep_unlock(struct ep *ep);

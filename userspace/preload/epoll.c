@@ -71,6 +71,10 @@ uint64_t ep_ask_max = 500 * 1000ull;
 /* So often a thread gives way to another one that takes memory. */
 #define POOLS_PATIENCE	1000
 
+/* So often a thread yields for a set's lock; then it sleeps, for so long. */
+#define LOCK_YIELDS	1000
+#define LOCK_MS		10000
+
 /* Memory. One lock guards all of it, and nobody waits for it for long. */
 static atomic_flag pools_busy = ATOMIC_FLAG_INIT;
 static struct reg *reg_pool;
@@ -102,6 +106,22 @@ static int tid_(void)
 
 static void ep_clear(struct ep *ep);
 
+/*
+ * A set that is closed becomes free by a thread that gets its lock; a thread
+ * that has it comes here afterwards. It is asked under the lock: the memory may
+ * be the next set's by then, which is made under the lock, too.
+ */
+static void ep_end(struct ep *ep)
+{
+	while (atomic_load(&ep->fd) < 0 && ep->bucket && ep_trylock(ep)) {
+		if (atomic_load(&ep->fd) < 0 && ep->bucket) {
+			ep_clear(ep);
+			return;
+		}
+		atomic_store(&ep->busy, 0);
+	}
+}
+
 void ep_unlock(struct ep *ep)
 {
 	atomic_store_explicit(&ep->busy, 0, memory_order_seq_cst);
@@ -109,14 +129,14 @@ void ep_unlock(struct ep *ep)
 	if (l5_likely(atomic_load(&ep->fd) >= 0 || !ep->bucket) ||
 	    !fd_own_begin())
 		return;
-	if (ep_trylock(ep))
-		ep_clear(ep);
+	ep_end(ep);
 	fd_own_end();
 }
 
 /* For epoll_ctl(): false if this thread has the lock already. */
 bool ep_lock(struct ep *ep)
 {
+	struct timespec ms = { .tv_nsec = 1000000 };
 	int tid = tid_(), nobody, i;
 
 	atomic_fetch_add(&ep->wanted, 1);
@@ -126,14 +146,20 @@ bool ep_lock(struct ep *ep)
 			break;
 		/*
 		 * A thread that looks does not leave its number, lest each look
-		 * have to ask for it. So wait for it long enough to be sure.
+		 * have to ask for it. Such a thread is out in no time, but for
+		 * one that has no CPU: only if it is long gone, as if it was
+		 * killed in there, is it not waited for. What the kernel was
+		 * not told of by then it never hears.
 		 */
-		if (nobody == tid || i > 100000) {
+		if (nobody == tid || i > LOCK_YIELDS + LOCK_MS) {
 			atomic_store(&ep->off, true);
 			atomic_fetch_sub(&ep->wanted, 1);
 			return false;
 		}
-		syscall(SYS_sched_yield);
+		if (i < LOCK_YIELDS)
+			syscall(SYS_sched_yield);
+		else
+			syscall(SYS_nanosleep, &ms, NULL);
 	}
 	atomic_fetch_sub(&ep->wanted, 1);
 	return true;
@@ -141,16 +167,26 @@ bool ep_lock(struct ep *ep)
 
 /* Memory */
 
+/* False: what is wanted is done without, and what is free leaks. */
+static bool pools_lock(void)
+{
+	int i;
+
+	for (i = 0; atomic_flag_test_and_set(&pools_busy); i++) {
+		if (i == POOLS_PATIENCE)
+			return false;
+		syscall(SYS_sched_yield);
+	}
+	return true;
+}
+
 struct reg *reg_new(void)
 {
 	struct reg *r;
 	size_t i;
 
-	for (i = 0; atomic_flag_test_and_set(&pools_busy); i++) {
-		if (i == POOLS_PATIENCE)
-			return NULL;
-		syscall(SYS_sched_yield);
-	}
+	if (!pools_lock())
+		return NULL;
 	if (!reg_pool) {
 		r = more(POOL_BYTES, MAP_PRIVATE);
 		for (i = 0; r && i < POOL_BYTES / sizeof(*r); i++) {
@@ -167,8 +203,7 @@ struct reg *reg_new(void)
 
 void reg_free(struct reg *r)
 {
-	/* a leak is better than a wait in a handler */
-	if (atomic_flag_test_and_set(&pools_busy))
+	if (!pools_lock())
 		return;
 	r->next = reg_pool;
 	reg_pool = r;
@@ -180,7 +215,7 @@ struct ep *ep_new(int fd)
 	struct ep *ep;
 	size_t i;
 
-	if (atomic_flag_test_and_set(&pools_busy))
+	if (!pools_lock())
 		return NULL;
 	if (!shared_words)
 		shared_words = more(SHARED_MAX * sizeof(*shared_words),
@@ -201,14 +236,17 @@ struct ep *ep_new(int fd)
 	if (ep)
 		ep_pool = ep->next;
 	atomic_flag_clear(&pools_busy);
-	if (!ep)
+	/* a thread may have yet to see that the last set here has ended */
+	if (!ep || !ep_lock(ep))
 		return NULL;
 	if (!ep->bucket) {
 		ep->bucket = more(HASH_MIN * sizeof(*ep->bucket), MAP_PRIVATE);
 		ep->mask = HASH_MIN - 1;
 	}
-	if (!ep->bucket)
+	if (!ep->bucket) {
+		ep_unlock(ep);
 		return NULL;
+	}
 	atomic_store(&ep->off, !ep->shared);
 	atomic_store(&ep->eager, false);
 	/* sleepers: some may not have left the set that was here before */
@@ -219,6 +257,7 @@ struct ep *ep_new(int fd)
 	ep->adapts = false;
 	atomic_fetch_add(&ep->gen, 1);
 	atomic_store(&ep->fd, fd);
+	ep_unlock(ep);
 	return ep;
 }
 
@@ -463,7 +502,7 @@ static void ep_clear(struct ep *ep)
 	atomic_store(&ep->laters, 0);
 	atomic_store(&ep->corpses, 0);
 	atomic_store(&ep->busy, 0);
-	if (ep->inherited || atomic_flag_test_and_set(&pools_busy))
+	if (ep->inherited || !pools_lock())
 		return;
 	ep->next = ep_pool;
 	ep_pool = ep;
@@ -492,15 +531,21 @@ void ep_put(struct ep *ep)
 	uintptr_t held = sig_hold();
 
 	atomic_store(&ep->fd, -1);
-	if (ep_trylock(ep))
-		ep_clear(ep);
+	ep_end(ep);
 	sig_release(held);
 }
 
 void ep_shared(struct ep *ep)
 {
+	uintptr_t held;
+
 	if (fd_own_begin()) {
-		ep_settle(ep);
+		held = sig_hold();
+		if (ep_lock(ep)) {
+			ep_leave(ep);
+			ep_unlock(ep);
+		}
+		sig_release(held);
 		fd_own_end();
 	}
 	atomic_store(&ep->off, true);

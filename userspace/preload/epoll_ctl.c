@@ -19,9 +19,18 @@ static unsigned int change_begin(struct ep *ep, int fd)
 {
 	unsigned int n = atomic_fetch_add(&ep->changes, 1);
 
+	atomic_store(&ep->changing[n % CHANGES], fd + 1);
 	atomic_store(&ep->change[n % CHANGES],
 		     (uint64_t)n << 32 | (uint32_t)fd);
 	return n;
+}
+
+/* And what it said is noted. */
+static void change_end(struct ep *ep, unsigned int n, int fd)
+{
+	int mine = fd + 1;
+
+	atomic_compare_exchange_strong(&ep->changing[n % CHANGES], &mine, 0);
 }
 
 /*
@@ -193,7 +202,7 @@ static int ctl_later(struct ep *ep, int op, int fd,
 		goto out;
 	}
 	ret = 0;
-	change_begin(ep, fd);
+	change_end(ep, change_begin(ep, fd), fd);
 	r->there = op != EPOLL_CTL_DEL;
 	if (r->there && r->data != ev->data.u64) {
 		reg_unhash(ep, r);
@@ -208,7 +217,7 @@ static int ctl_later(struct ep *ep, int op, int fd,
 	}
 	/* a thread that goes to sleep sees it, or we see the sleeper */
 	atomic_thread_fence(memory_order_seq_cst);
-	if (atomic_load(&ep->sleepers))
+	if (atomic_load(&ep->sleepers) || atomic_load(&ep->eager))
 		reg_tell(ep, r);
 out:
 	ep_unlock(ep);
@@ -219,6 +228,7 @@ static int ctl(struct ep *ep, int epfd, int op, int fd, struct epoll_event *ev)
 {
 	unsigned int n = 0;
 	int ret, saved = errno;
+	struct ep *inner;
 	uintptr_t held;
 
 	if (ep && fd_forked())
@@ -236,8 +246,9 @@ static int ctl(struct ep *ep, int epfd, int op, int fd, struct epoll_event *ev)
 	ret = syscall(SYS_epoll_ctl, epfd, op, fd, ev);
 	saved = errno;
 	/* a set of ours within another, known or not */
-	if (!ret && op == EPOLL_CTL_ADD && fd_ep(fd))
-		ep_shared(fd_ep(fd));
+	inner = !ret && op == EPOLL_CTL_ADD ? fd_ep(fd) : NULL;
+	if (inner)
+		ep_shared(inner);
 	if (!ep || (ret && op != EPOLL_CTL_DEL))
 		goto out;
 	held = sig_hold();
@@ -254,6 +265,8 @@ static int ctl(struct ep *ep, int epfd, int op, int fd, struct epoll_event *ev)
 	}
 	sig_release(held);
 out:
+	if (ep)
+		change_end(ep, n, fd);
 	errno = saved;
 	return ret;
 }

@@ -283,6 +283,20 @@ static bool gone_meanwhile(const struct reg *r, uint64_t number)
 }
 
 /*
+ * Is a thread changing it, and has not noted that yet? The kernel may have told
+ * of it as it is since then.
+ */
+static bool changing(struct ep *ep, int fd)
+{
+	int i;
+
+	for (i = 0; i < CHANGES; i++)
+		if (atomic_load(&ep->changing[i]) == fd + 1)
+			return true;
+	return false;
+}
+
+/*
  * Look through what the kernel reported: what is mapped becomes hot, edges that
  * were delivered are dropped. Returns how many events are left.
  */
@@ -307,6 +321,7 @@ static int take(struct ep *ep, struct epoll_event *ev, int n, uint64_t number,
 			r->seen = l5_load(&s->map->peer->rx_head);
 			r->seen_at = atomic_load(&ep->waits);
 			drop |= gone_meanwhile(r, number);
+			drop = drop && !changing(ep, r->fd);
 			heat(ep, r, now);
 		} else {
 			t->others = true;

@@ -112,6 +112,7 @@ void fd_shared(int fd)
 	struct fd_entry *e = fd_entry(fd);
 	uintptr_t word = e ? atomic_load(&e->word) : 0;
 	struct sock *s;
+	struct ep *ep;
 
 	/* first: a thread that maps it finds the word changed, or is found */
 	while ((word & FD_KIND) == FD_COUNTS && word & FD_MADE)
@@ -123,8 +124,9 @@ void fd_shared(int fd)
 		atomic_store(&s->forks, UINT32_MAX);
 		sock_done();
 	}
-	if (fd_ep(fd))
-		ep_shared(fd_ep(fd));
+	ep = fd_ep(fd);
+	if (ep)
+		ep_shared(ep);
 }
 
 void fd_forget_range(unsigned int first, unsigned int last)
@@ -172,10 +174,12 @@ void fd_copy(int from, int to, struct fd_seen seen)
 {
 	struct fd_entry *e;
 	struct sock *s;
+	struct ep *ep;
 
 	fd_new(to);
-	if (fd_ep(from))
-		ep_shared(fd_ep(from));
+	ep = fd_ep(from);
+	if (ep)
+		ep_shared(ep);
 	s = sock_look(from);
 	if (!s) {
 		copy_side(from, to);

@@ -404,12 +404,17 @@ void fd_copy(int from, int to, struct fd_seen seen);
  */
 void fd_set_ep(int fd, void *ep);
 
-/* The set, or NULL. */
+static inline void *fd_word_ep(uintptr_t word)
+{
+	return (void *)(word - FD_EP);
+}
+
+/* The set, or NULL: as of now, since any thread may close it. */
 static inline void *fd_ep(int fd)
 {
 	uintptr_t word = fd_word(fd);
 
-	return (word & FD_KIND) == FD_EP ? (void *)(word - FD_EP) : NULL;
+	return (word & FD_KIND) == FD_EP ? fd_word_ep(word) : NULL;
 }
 
 /**

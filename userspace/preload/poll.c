@@ -99,8 +99,8 @@ static bool any_mapped(struct pollfd *fds, nfds_t n)
 		word = fd_word(fds[i].fd);
 		if (fd_is_sock(word))
 			any = true;
-		else if (word & FD_EP)
-			ep_unseen(fd_ep(fds[i].fd));
+		else if ((word & FD_KIND) == FD_EP)
+			ep_unseen(fd_word_ep(word));
 	}
 	return any && n <= LOOK_MAX;
 }
@@ -394,12 +394,14 @@ static bool sets_take(struct sets *s, int n, fd_set *r, fd_set *w, fd_set *e)
 		}
 		for (fd = i; any && fd < n; fd++, any >>= 1) {
 			struct pollfd *p = &s->fds[s->look.n];
+			uintptr_t word;
 
 			if (!(any & 1))
 				continue;
-			if (fd_word(fd) & FD_EP)
-				ep_unseen(fd_ep(fd));
-			if (!fd_is_sock(fd_word(fd)) ||
+			word = fd_word(fd);
+			if ((word & FD_KIND) == FD_EP)
+				ep_unseen(fd_word_ep(word));
+			if (!fd_is_sock(word) ||
 			    s->look.n == SETS_MAX) {
 				s->look.more = true;
 				continue;

@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "epoll.h"
 #include "fdtab.h"
 #include "io.h"
 #include "raw.h"
@@ -60,6 +61,8 @@ long l5_syscall(long nr, ...)
 
 EXPORT long syscall(long nr, ...)
 {
+	struct ep *ep;
+
 	ARGS(nr, a);
 
 	switch (nr) {
@@ -97,6 +100,15 @@ EXPORT long syscall(long nr, ...)
 		break;
 	case SYS_epoll_ctl:
 		return epoll_ctl(a[0], a[1], a[2], (void *)a[3]);
+#ifdef SYS_epoll_wait
+	case SYS_epoll_wait:
+#endif
+	case SYS_epoll_pwait:
+	case SYS_epoll_pwait2:
+		ep = fd_ep(a[0]);
+		if (ep)
+			ep_unseen(ep);
+		break;
 	case SYS_sendmsg:
 		send_passes((const struct msghdr *)a[1]);
 		break;

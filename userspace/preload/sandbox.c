@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "epoll.h"
 #include "fdtab.h"
 #include "raw.h"
 #include "sandbox.h"
@@ -59,8 +60,11 @@ static void enter(const char *what)
 	if (!sandbox_careful())
 		say("no more system calls of its own: %s", what);
 	/* a child of fork() is to know that it has nothing mapped */
-	if (!sandbox_untried())
+	if (!sandbox_untried()) {
 		fd_ours();
+		/* while calls of its own are still allowed */
+		ep_unseen_all();
+	}
 	atomic_fetch_or(&sandbox_terms, SANDBOX_CAREFUL);
 	l5_store(&l5_map_hush, 1);
 	if (!sandbox_untried())
