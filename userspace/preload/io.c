@@ -133,18 +133,19 @@ size_t io_rest(struct io_rest *r)
 	int n;
 
 	sig_settle();
-	do {
+	/* a number that was closed meanwhile may be another's now */
+	while (r->at.left && fd_word(r->fd) == r->word) {
 		n = at_iov(&r->at, &first, &v);
 		span = at_span(&r->at);
 		ret = r->call(r, v, n);
 		if (ret > 0)
 			at_move(&r->at, ret);
-		else if (ret < 0)
+		else if (ret < 0 && fd_word(r->fd) == r->word)
 			io_keep_error(r->fd, errno);
-		/* a number that was closed meanwhile may be another's now */
-	} while (r->at.left && ret > 0 && (size_t)ret == span &&
-		 fd_word(r->fd) == r->word &&
-		 (r->dontwait || l5_no_signal(r->seen)));
+		if (ret <= 0 || (size_t)ret != span ||
+		    !(r->dontwait || l5_no_signal(r->seen)))
+			break;
+	}
 	errno = saved;
 	return left - r->at.left;
 }
