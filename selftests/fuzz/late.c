@@ -5,6 +5,7 @@
  */
 #include <linux/userfaultfd.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -26,7 +27,11 @@ static void *late_main(void *arg)
 	struct fz_rnd r = { .state = (uintptr_t)arg };
 	struct uffdio_zeropage zero = { };
 	struct uffd_msg msg;
+	sigset_t all;
 
+	/* signals are for calls, and would end this one's */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	while (read(late_uffd, &msg, sizeof(msg)) == sizeof(msg)) {
 		usleep(fz_below(&r, LATE_US));
 		zero.range.start = (uintptr_t)late;
