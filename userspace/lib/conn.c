@@ -118,8 +118,8 @@ static void conn_try(struct l5_conn *c)
 	else
 		later = err == ENOTCONN;
 	l5_store(&c->laters, later);
-	l5_store(&c->why, err);
-	/* the reason and the map, then that it is settled */
+	/* the map, then the reason, then that it is settled */
+	l5_store_release(&c->why, err);
 	l5_store_release(&c->later, later);
 	if (m) {
 		/* with l5_mailbox_attach(), and with l5_set_wait() */
@@ -303,14 +303,17 @@ int l5_conn_fd(const struct l5_conn *c)
 bool l5_conn_mapped(struct l5_conn *c)
 {
 	struct l5_map *m = l5_conn_map(c);
+	int why;
 
 	if (!m && l5_load_acquire(&c->later))
 		m = l5_conn_later(c, true);
-	/* or another thread has it by now */
+	if (m)
+		return true;
+	/* no reason: another thread has it by now */
+	why = l5_load_acquire(&c->why);
+	m = l5_load_acquire(&c->map);
 	if (!m)
-		m = l5_load_acquire(&c->map);
-	if (!m)
-		errno = l5_load(&c->why);
+		errno = why;
 	return m;
 }
 
