@@ -96,6 +96,7 @@ struct reg {
  * @gen: counts the sets that had this memory
  * @fd: its descriptor, -1 if it is closed
  * @off: leave everything to the kernel
+ * @lost: a thread has the lock for ever
  * @eager: tell the kernel everything at once: there may be threads that wait
  *	for it where it does not show
  * @sleepers: threads that wait in the kernel, or are about to, in this set or
@@ -131,6 +132,7 @@ struct ep {
 	atomic_uint gen;
 	atomic_int fd;
 	atomic_bool off;
+	atomic_bool lost;
 	atomic_bool eager;
 	atomic_int sleepers;
 	atomic_ullong waits;

@@ -151,7 +151,10 @@ bool ep_lock(struct ep *ep)
 		 * killed in there, is it not waited for. What the kernel was
 		 * not told of by then it never hears.
 		 */
-		if (nobody == tid || i > LOCK_YIELDS + LOCK_MS) {
+		if (nobody == tid || i > LOCK_YIELDS + LOCK_MS ||
+		    atomic_load(&ep->lost)) {
+			if (nobody != tid)
+				atomic_store(&ep->lost, true);
 			atomic_store(&ep->off, true);
 			atomic_fetch_sub(&ep->wanted, 1);
 			return false;
@@ -159,7 +162,8 @@ bool ep_lock(struct ep *ep)
 		if (i < LOCK_YIELDS)
 			syscall(SYS_sched_yield);
 		else
-			syscall(SYS_nanosleep, &ms, NULL);
+			/* a call that a filter was asked about */
+			syscall(SYS_ppoll, NULL, 0, &ms, NULL, 0);
 	}
 	atomic_fetch_sub(&ep->wanted, 1);
 	return true;
@@ -236,8 +240,11 @@ struct ep *ep_new(int fd)
 	if (ep)
 		ep_pool = ep->next;
 	atomic_flag_clear(&pools_busy);
+	if (!ep)
+		return NULL;
+	atomic_store(&ep->lost, false);
 	/* a thread may have yet to see that the last set here has ended */
-	if (!ep || !ep_lock(ep))
+	if (!ep_lock(ep))
 		return NULL;
 	if (!ep->bucket) {
 		ep->bucket = more(HASH_MIN * sizeof(*ep->bucket), MAP_PRIVATE);
@@ -539,6 +546,9 @@ void ep_shared(struct ep *ep)
 {
 	uintptr_t held;
 
+	/* in a child nobody has the lock, whoever had it in the parent */
+	if (fd_forked())
+		fd_ours();
 	if (fd_own_begin()) {
 		held = sig_hold();
 		if (ep_lock(ep)) {
@@ -594,6 +604,7 @@ void ep_forget_parent(void)
 		atomic_store(&ep->laters, 0);
 		atomic_store(&ep->busy, 0);
 		atomic_store(&ep->wanted, 0);
+		atomic_store(&ep->lost, false);
 		atomic_store(&ep->off, true);
 		ep->inherited = true;
 		if (atomic_load(&ep->fd) < 0)

@@ -191,7 +191,8 @@ static int ctl_later(struct ep *ep, int op, int fd,
 	     ((uintptr_t)ev < 65536 ||
 	      ev->events & (~PLAIN_EVENTS | EPOLLET))) ||
 	    (!r->later && atomic_load(&ep->laters) == LATER_MAX) ||
-	    atomic_load(&ep->eager) || atomic_load(&ep->sleepers)) {
+	    ep_off(ep) || atomic_load(&ep->eager) ||
+	    atomic_load(&ep->sleepers)) {
 		reg_tell(ep, r);
 		goto out;
 	}
@@ -226,7 +227,7 @@ out:
 
 static int ctl(struct ep *ep, int epfd, int op, int fd, struct epoll_event *ev)
 {
-	unsigned int n = 0;
+	unsigned int n = 0, gen = 0;
 	int ret, saved = errno;
 	struct ep *inner;
 	uintptr_t held;
@@ -241,8 +242,10 @@ static int ctl(struct ep *ep, int epfd, int op, int fd, struct epoll_event *ev)
 			return ret;
 		errno = saved;
 	}
-	if (ep)
+	if (ep) {
+		gen = atomic_load(&ep->gen);
 		n = change_begin(ep, fd);
+	}
 	ret = syscall(SYS_epoll_ctl, epfd, op, fd, ev);
 	saved = errno;
 	/* a set of ours within another, known or not */
@@ -257,7 +260,11 @@ static int ctl(struct ep *ep, int epfd, int op, int fd, struct epoll_event *ev)
 		if (ep->shared)
 			atomic_store(ep->shared, 1);
 	} else if (ep_lock(ep)) {
-		if (op == EPOLL_CTL_ADD)
+		/* or it was closed meanwhile, and its memory is free */
+		if (atomic_load(&ep->fd) != epfd ||
+		    atomic_load(&ep->gen) != gen)
+			;
+		else if (op == EPOLL_CTL_ADD)
 			ctl_add(ep, fd, ev, n);
 		else
 			ctl_change(ep, fd, op == EPOLL_CTL_MOD ? ev : NULL, n);
