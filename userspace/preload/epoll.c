@@ -369,13 +369,16 @@ void reg_gone(struct ep *ep, struct reg *r)
 	r->gone = atomic_load(&ep->waits);
 }
 
-/* Neither call can fail but for a descriptor that is closed. */
+/*
+ * Neither call can fail but for a descriptor that is closed. A thread that is
+ * about to ask the kernel waits for the lock as long as there is something to
+ * tell, so that ends only when the kernel was told.
+ */
 void reg_tell(struct ep *ep, struct reg *r)
 {
-	reg_later_remove(ep, r);
-	if (atomic_load(&r->dead) || !r->known)
-		return;
-	if (!r->there) {
+	if (atomic_load(&r->dead) || !r->known) {
+		;
+	} else if (!r->there) {
 		tell(ep, EPOLL_CTL_DEL, r->fd, 0, 0);
 		reg_gone(ep, r);
 	} else if (r->events != r->known_events || r->data != r->known_data) {
@@ -383,6 +386,7 @@ void reg_tell(struct ep *ep, struct reg *r)
 		r->known_events = r->events;
 		r->known_data = r->data;
 	}
+	reg_later_remove(ep, r);
 }
 
 /* All changes; the lock is ours. */
