@@ -62,6 +62,15 @@ static int client(const struct sockaddr_in *sa)
 	return fd;
 }
 
+/* A connection that RDMA carries, both ends of it */
+static bool moved_pair(const struct sockaddr_in *sa, int listener, int *c,
+		       int *s)
+{
+	*c = client(sa);
+	*s = *c < 0 ? -1 : accept(listener, NULL, NULL);
+	return *s >= 0 && rdma_moved(*c) && rdma_moved(*s);
+}
+
 /* A tail one word further was a batch without a record, and a wild write. */
 TEST_F_TIMEOUT(libl5_rdma_races, short_tail, 120)
 {
@@ -69,12 +78,7 @@ TEST_F_TIMEOUT(libl5_rdma_races, short_tail, 120)
 	struct pollfd p;
 	int c, s;
 
-	c = client(&self->at.sin);
-	ASSERT_LE(0, c);
-	s = accept(self->listener, NULL, NULL);
-	ASSERT_LE(0, s);
-	ASSERT_TRUE(rdma_moved(c));
-	ASSERT_TRUE(rdma_moved(s));
+	ASSERT_TRUE(moved_pair(&self->at.sin, self->listener, &c, &s));
 	own = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, c,
 		   L5_MMAP_OWN);
 	ASSERT_NE(MAP_FAILED, own);
@@ -107,12 +111,8 @@ TEST_F_TIMEOUT(libl5_rdma_races, empty_record, 240)
 	for (i = 0; i < 2 * (L5_NOTIFY_SEND + 1); i++) {
 		way = i / 2;
 		l5_sysctl("rdma_notify", way);
-		c = client(&self->at.sin);
-		ASSERT_LE(0, c);
-		s = accept(self->listener, NULL, NULL);
-		ASSERT_LE(0, s);
-		ASSERT_TRUE(rdma_moved(c));
-		ASSERT_TRUE(rdma_moved(s));
+		ASSERT_TRUE(moved_pair(&self->at.sin, self->listener,
+				       &c, &s));
 		/* not every way is for rings that are mapped */
 		if (mapping_open(&m, c)) {
 			printf("# way %d: not mapped\n", way);

@@ -767,13 +767,27 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
+/* An event without a descriptor ends a worker; then the set is closed. */
+static bool worker_end(int ep, pthread_t t)
+{
+	struct epoll_event e = { .events = EPOLLIN, .data.fd = -1 };
+	int stop = eventfd(1, 0);
+
+	if (epoll_ctl(ep, EPOLL_CTL_ADD, stop, &e))
+		return false;
+	pthread_join(t, NULL);
+	close(stop);
+	close(ep);
+	return true;
+}
+
 /* The thread that registered it may not have noted that yet. */
 SHIM_TEST(turned_off_at_once)
 {
 	struct epoll_event e = { .events = EPOLLIN }, got;
 	struct worker w = { 0 };
-	int a, b, i, stop;
 	pthread_t t;
+	int a, b, i;
 
 	WARM_PAIR(L5, a, b);
 	ASSERT_EQ(1, write(a, "x", 1));
@@ -794,12 +808,7 @@ SHIM_TEST(turned_off_at_once)
 		ASSERT_EQ(0, epoll_ctl(w.ep, EPOLL_CTL_DEL, b, &e));
 		atomic_store(&w.off, i);
 	}
-	stop = eventfd(1, 0);
-	e.data.fd = -1;
-	ASSERT_EQ(0, epoll_ctl(w.ep, EPOLL_CTL_ADD, stop, &e));
-	pthread_join(t, NULL);
-	close(stop);
-	close(w.ep);
+	ASSERT_TRUE(worker_end(w.ep, t));
 	close(a);
 	close(b);
 }
@@ -830,7 +839,7 @@ SHIM_TEST(edge_asked_for_again)
 	struct epoll_event e = { .events = EPOLLIN | EPOLLET };
 	struct sched_param first = { .sched_priority = 1 };
 	struct counter w = { 0 };
-	int a, b, i, seen, stop;
+	int a, b, i, seen;
 	cpu_set_t one;
 	pthread_t t;
 	pid_t tid;
@@ -861,12 +870,7 @@ SHIM_TEST(edge_asked_for_again)
 			TH_LOG("round %d", i);
 		}
 	}
-	stop = eventfd(1, 0);
-	e.data.fd = -1;
-	ASSERT_EQ(0, epoll_ctl(w.ep, EPOLL_CTL_ADD, stop, &e));
-	pthread_join(t, NULL);
-	close(stop);
-	close(w.ep);
+	ASSERT_TRUE(worker_end(w.ep, t));
 	close(a);
 	close(b);
 }

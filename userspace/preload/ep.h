@@ -190,6 +190,12 @@ static inline bool ep_trylock(struct ep *ep)
 bool ep_lock(struct ep *ep);
 void ep_unlock(struct ep *ep);
 
+/* Is it still the set that it was, and not closed? The lock is ours. */
+static inline bool ep_same(struct ep *ep, int epfd, unsigned int gen)
+{
+	return atomic_load(&ep->gen) == gen && atomic_load(&ep->fd) == epfd;
+}
+
 /* Is everything about it the kernel's? */
 static inline bool ep_off(struct ep *ep)
 {

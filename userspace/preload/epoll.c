@@ -376,12 +376,13 @@ void reg_gone(struct ep *ep, struct reg *r)
  */
 void reg_tell(struct ep *ep, struct reg *r)
 {
-	if (atomic_load(&r->dead) || !r->known) {
-		;
-	} else if (!r->there) {
+	bool hears = r->known && !atomic_load(&r->dead);
+
+	if (hears && !r->there) {
 		tell(ep, EPOLL_CTL_DEL, r->fd, 0, 0);
 		reg_gone(ep, r);
-	} else if (r->events != r->known_events || r->data != r->known_data) {
+	} else if (hears && (r->events != r->known_events ||
+			     r->data != r->known_data)) {
 		tell(ep, EPOLL_CTL_MOD, r->fd, r->events, r->data);
 		r->known_events = r->events;
 		r->known_data = r->data;

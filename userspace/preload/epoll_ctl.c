@@ -260,13 +260,10 @@ static int ctl(struct ep *ep, int epfd, int op, int fd, struct epoll_event *ev)
 		if (ep->shared)
 			atomic_store(ep->shared, 1);
 	} else if (ep_lock(ep)) {
-		/* or it was closed meanwhile, and its memory is free */
-		if (atomic_load(&ep->fd) != epfd ||
-		    atomic_load(&ep->gen) != gen)
-			;
-		else if (op == EPOLL_CTL_ADD)
+		/* not if it was closed meanwhile: its memory is free */
+		if (ep_same(ep, epfd, gen) && op == EPOLL_CTL_ADD)
 			ctl_add(ep, fd, ev, n);
-		else
+		else if (ep_same(ep, epfd, gen))
 			ctl_change(ep, fd, op == EPOLL_CTL_MOD ? ev : NULL, n);
 		ep_unlock(ep);
 	}

@@ -343,8 +343,7 @@ static int took(struct ep *ep, const struct call *w, unsigned int gen, int n,
 	*t = (struct took){ false, false };
 	if (!ep_trylock(ep))
 		goto out;
-	if (atomic_load(&ep->gen) == gen && atomic_load(&ep->fd) == w->epfd &&
-	    !ep_off(ep)) {
+	if (ep_same(ep, w->epfd, gen) && !ep_off(ep)) {
 		ep->news = false;
 		if (!ep->adapts)
 			l5_adapt_init(&ep->adapt);
