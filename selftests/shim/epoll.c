@@ -12,10 +12,12 @@
 #include <stdarg.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 
 #include "epoll.h"
+#include "hole.h"
 
 /* What a sequence of steps saw. */
 struct log {
@@ -802,6 +804,76 @@ SCENARIO(data_of_shared)
 SCENARIO(churn)
 #ifdef SHIM_ASK
 SCENARIO(once)
+
+/* A thread that has its event written where memory comes late */
+struct stuck {
+	int ep, hole;
+	struct epoll_event *ev;
+};
+
+static void *stuck_main(void *arg)
+{
+	struct stuck *s = arg;
+
+	epoll_wait(s->ep, s->ev, 1, -1);
+	return NULL;
+}
+
+static void *stuck_end(void *arg)
+{
+	struct stuck *s = arg;
+
+	usleep(500000);
+	close(s->hole);
+	return NULL;
+}
+
+/*
+ * A thread has the set's lock, and no CPU, for half a second. Another one that
+ * is to tell the kernel what was turned off waits for it: what is off gives no
+ * event.
+ */
+TEST_F_TIMEOUT(SHIM, lock_is_waited_for, 200)
+{
+	struct epoll_event ev[4], one = { .events = EPOLLIN, .data.u64 = 1 };
+	int a, b, c, d, i, n;
+	struct stuck s;
+	pthread_t t, u;
+
+	s.ev = hole_map(4096, &s.hole);
+	if (!s.ev)
+		SKIP(return, "no userfaultfd: %m");
+	WARM_PAIR(L5, a, b);
+	WARM_PAIR(L5, c, d);
+	s.ep = epoll_create1(0);
+	ASSERT_EQ(0, epoll_ctl(s.ep, EPOLL_CTL_ADD, b, &one));
+	one.data.u64 = 2;
+	ASSERT_EQ(0, epoll_ctl(s.ep, EPOLL_CTL_ADD, d, &one));
+	ASSERT_EQ(1, write(a, "x", 1));
+	ASSERT_EQ(1, write(c, "x", 1));
+	/* it changes so often that the kernel is told later */
+	for (i = 0; i < 10; i++) {
+		ASSERT_EQ(0, epoll_ctl(s.ep, EPOLL_CTL_MOD, d, &one));
+		ASSERT_EQ(2, epoll_wait(s.ep, ev, 4, i ? 0 : -1));
+	}
+	one.events = 0;
+	ASSERT_EQ(0, epoll_ctl(s.ep, EPOLL_CTL_MOD, d, &one));
+	ASSERT_TRUE(l5_wait_asleep(l5_thread_start(&t, NULL, stuck_main, &s)));
+	pthread_create(&u, NULL, stuck_end, &s);
+	n = epoll_wait(s.ep, ev, 4, 0);
+	for (i = 0; i < n; i++)
+		EXPECT_EQ(1, ev[i].data.u64);
+	EXPECT_EQ(1, n);
+	pthread_join(t, NULL);
+	pthread_join(u, NULL);
+	EXPECT_EQ(1, s.ev->data.u64);
+	munmap(s.ev, 4096);
+	close(a);
+	close(b);
+	close(c);
+	close(d);
+	close(s.ep);
+}
 #else
 SCENARIO(several)
 SCENARIO(others)

@@ -136,8 +136,8 @@ void ep_unlock(struct ep *ep)
 /* For epoll_ctl(): false if this thread has the lock already. */
 bool ep_lock(struct ep *ep)
 {
-	struct timespec ms = { .tv_nsec = 1000000 };
 	int tid = tid_(), nobody, i;
+	struct timespec ms;
 
 	atomic_fetch_add(&ep->wanted, 1);
 	for (i = 0;; i++) {
@@ -159,11 +159,13 @@ bool ep_lock(struct ep *ep)
 			atomic_fetch_sub(&ep->wanted, 1);
 			return false;
 		}
-		if (i < LOCK_YIELDS)
+		if (i < LOCK_YIELDS) {
 			syscall(SYS_sched_yield);
-		else
-			/* a call that a filter was asked about */
-			syscall(SYS_ppoll, NULL, 0, &ms, NULL, 0);
+			continue;
+		}
+		/* a call that a filter was asked about; it writes what is left */
+		ms = (struct timespec){ .tv_nsec = 1000000 };
+		syscall(SYS_ppoll, NULL, 0, &ms, NULL, 0);
 	}
 	atomic_fetch_sub(&ep->wanted, 1);
 	return true;
