@@ -238,8 +238,13 @@ int l5_sysctl_init(struct net *net, struct l5_net *ln)
 	t = kmemdup(l5_sysctls, sizeof(l5_sysctls), GFP_KERNEL);
 	if (!t)
 		return -ENOMEM;
-	/* memory is the host's: not for the maker of a user namespace */
+	/*
+	 * Memory is the host's: not for the maker of a user namespace. Nor is
+	 * the size of rings, since what one end maps beyond its own size is
+	 * paid for by the other.
+	 */
 	if (net->user_ns != &init_user_ns) {
+		t[L5_CTL_RING_KB].mode = 0444;
 		t[L5_CTL_RING_MAX_KB].mode = 0444;
 		t[L5_CTL_MEM_MAX_KB].mode = 0444;
 		t[L5_CTL_MATCH_MS].mode = 0444;
