@@ -100,7 +100,7 @@ static ssize_t l5_splice_copy(struct socket *sock, loff_t *ppos,
 	n = min3((size_t)(pipe->max_usage - used), (size_t)L5_SPLICE_PAGES,
 		 DIV_ROUND_UP(len, PAGE_SIZE));
 	for (i = 0; i < n; i++) {
-		pages[i] = alloc_page(GFP_USER);
+		pages[i] = alloc_page(GFP_USER | __GFP_ACCOUNT);
 		if (!pages[i])
 			break;
 		bvec[i].bv_page = pages[i];
