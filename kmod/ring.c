@@ -332,9 +332,15 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 	return err ? 0 : -EAGAIN;
 }
 
-/* The next record of a walk that takes none: as l5_ring_next(). */
+/*
+ * The next record of a walk that takes none: as l5_ring_next(). Empty records
+ * are not to keep a walk busy any more than a read.
+ */
 static int l5_ring_walk(struct l5_end *ring, struct l5_cons *c, u64 start)
 {
+	c->empty = c->len ? 0 : c->empty + 1;
+	if (c->empty > L5_EMPTY_MAX)
+		return -EPROTO;
 	return l5_chain_step(c, start) ? l5_ring_next(ring, c) : 0;
 }
 
@@ -365,6 +371,10 @@ ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 	for (; err > 0; err = l5_ring_walk(ring, &walk, start)) {
 		u32 left = walk.len - walk.off, part, n;
 
+		/* records may be as small as the peer likes */
+		cond_resched();
+		if (fatal_signal_pending(current))
+			return done ?: -EINTR;
 		if (skip >= left) {
 			skip -= left;
 			if (!len)
