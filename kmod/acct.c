@@ -199,6 +199,16 @@ void l5_payer_copy(struct l5_payer *p, const struct l5_payer *from)
 }
 
 /**
+ * l5_payer_same() - do two payers pay alike?
+ * @p: one
+ * @q: the other
+ */
+bool l5_payer_same(const struct l5_payer *p, const struct l5_payer *q)
+{
+	return p->acct == q->acct && p->user == q->user && p->memcg == q->memcg;
+}
+
+/**
  * l5_payer_put() - give a payer back
  * @p: the payer, or an empty one
  *

@@ -48,6 +48,7 @@ extern unsigned int l5_user_rdma_max;
 void l5_acct_init(void);
 void l5_acct_put(struct l5_acct *acct);
 unsigned long l5_host_pages(void);
+bool l5_payer_same(const struct l5_payer *p, const struct l5_payer *q);
 int l5_payer_get(struct l5_payer *p, struct l5_net *ln);
 void l5_payer_copy(struct l5_payer *p, const struct l5_payer *from);
 void l5_payer_put(struct l5_payer *p);

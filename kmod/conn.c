@@ -36,12 +36,38 @@
 struct page *l5_conn_page(struct l5_conn *conn, int end)
 {
 	struct l5_end *e = &conn->end[end];
+	struct l5_payer payer = { };
 	struct page *page;
 
+	/* nothing is allocated under the lock, see struct l5_spare */
 	mutex_lock(&e->fill_lock);
-	page = l5_page_alloc(&e->payer, __GFP_NORETRY);
+	l5_payer_copy(&payer, &e->payer);
 	mutex_unlock(&e->fill_lock);
+	page = l5_page_alloc(&payer, __GFP_NORETRY);
+	mutex_lock(&e->fill_lock);
+	if (page && !l5_payer_same(&payer, &e->payer)) {
+		/* accepted meanwhile: it counts where it will be given back */
+		atomic_long_inc(&e->payer.acct->pages);
+		atomic_long_dec(&payer.acct->pages);
+	}
+	mutex_unlock(&e->fill_lock);
+	l5_payer_put(&payer);
 	return page;
+}
+
+/**
+ * l5_conn_page_free() - give back a page that l5_conn_page() made
+ * @conn: the connection
+ * @end: the end
+ * @page: the page, which no state page has become
+ */
+void l5_conn_page_free(struct l5_conn *conn, int end, struct page *page)
+{
+	struct l5_end *e = &conn->end[end];
+
+	mutex_lock(&e->fill_lock);
+	l5_page_free(&e->payer, page);
+	mutex_unlock(&e->fill_lock);
 }
 
 static void l5_conn_revoke_work(struct work_struct *work)

@@ -11,6 +11,7 @@ void l5_conn_hold(struct l5_conn *conn);
 void l5_conn_let_go(struct l5_conn *conn);
 void l5_conn_revoke_later(struct l5_conn *conn);
 struct page *l5_conn_page(struct l5_conn *conn, int end);
+void l5_conn_page_free(struct l5_conn *conn, int end, struct page *page);
 void l5_conn_fix(struct l5_conn *conn, u32 client, u32 server);
 void l5_conn_begin(struct l5_conn *conn);
 void l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener);

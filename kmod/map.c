@@ -54,8 +54,12 @@
 static int l5_mapper_release(struct inode *inode, struct file *file)
 {
 	struct l5_mapper *m = file->private_data;
-	struct l5_end *e = &m->conn->end[m->end];
+	struct l5_end *e;
 
+	/* it was never in use */
+	if (!m->conn)
+		goto out;
+	e = &m->conn->end[m->end];
 	mutex_lock(&e->map_lock);
 	list_del(&m->view.node);
 	mutex_unlock(&e->map_lock);
@@ -69,6 +73,7 @@ static int l5_mapper_release(struct inode *inode, struct file *file)
 		l5_conn_put(m->conn);
 	}
 	l5_conn_let_go(m->conn);
+out:
 	l5_view_close(&m->view);
 	kfree(m);
 	return 0;
@@ -80,9 +85,9 @@ static const struct file_operations l5_mapper_fops = {
 	.llseek		= noop_llseek,
 };
 
-static struct l5_mapper *l5_mapper_new(struct l5_sock *l5)
+/* Allocate one, not under map_lock: that may take as long as memory is short. */
+static struct l5_mapper *l5_mapper_alloc(void)
 {
-	struct l5_end *e = l5_own(l5);
 	struct l5_mapper *m;
 	int err;
 
@@ -94,6 +99,14 @@ static struct l5_mapper *l5_mapper_new(struct l5_sock *l5)
 		kfree(m);
 		return ERR_PTR(err);
 	}
+	return m;
+}
+
+static void l5_mapper_add(struct l5_mapper *m, struct l5_sock *l5)
+{
+	struct l5_end *e = l5_own(l5);
+
+	lockdep_assert_held(&e->map_lock);
 	/* after a thousand million mappers numbers come again */
 	do {
 		if (++e->last_id >= L5_LOCK_KERNEL)
@@ -106,23 +119,40 @@ static struct l5_mapper *l5_mapper_new(struct l5_sock *l5)
 	l5_conn_hold(m->conn);
 	list_add(&m->view.node, &e->mappers);
 	l5_count(l5, L5_STAT_MAPS, 1);
-	return m;
 }
 
-/*
- * This process's mapper of this end, with a reference to its file. A mapper
- * whose file is on its way to its release is of no use any more.
- */
+/* This process's mapper of this end, with a reference to its file, or NULL. */
+static struct l5_mapper *l5_mapper_old(struct l5_end *e)
+{
+	struct l5_mapper *m = l5_mapper_find(e);
+
+	/* one whose file is on its way to its release is of no use any more */
+	return m && l5_file_get(m->view.file) ? m : NULL;
+}
+
+/* The same; a new one if there is none. */
 static struct l5_mapper *l5_mapper_get(struct l5_sock *l5)
 {
 	struct l5_end *e = l5_own(l5);
-	struct l5_mapper *m;
+	struct l5_mapper *m, *fresh;
 
 	mutex_lock(&e->map_lock);
-	m = l5_mapper_find(e);
-	if (!m || !l5_file_get(m->view.file))
-		m = l5_mapper_new(l5);
+	m = l5_mapper_old(e);
 	mutex_unlock(&e->map_lock);
+	if (m)
+		return m;
+	fresh = l5_mapper_alloc();
+	if (IS_ERR(fresh))
+		return fresh;
+	mutex_lock(&e->map_lock);
+	m = l5_mapper_old(e);
+	if (!m)
+		l5_mapper_add(fresh, l5);
+	mutex_unlock(&e->map_lock);
+	if (!m)
+		return fresh;
+	/* another thread was first */
+	fput(fresh->view.file);
 	return m;
 }
 
@@ -217,52 +247,64 @@ static const struct vm_operations_struct l5_map_ops = {
 	.mremap		= l5_map_mremap,
 };
 
+/* The state page of this end, from now on. */
+static void l5_map_state_begin(struct l5_sock *l5, struct l5_map_state *state)
+{
+	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
+	static atomic_t serial = ATOMIC_INIT(0);
+
+	lockdep_assert_held(&own->map_lock);
+	state->size = sizeof(*state);
+	state->version = L5_MAP_VERSION;
+	state->transport = l5->conn->link->transport;
+	state->flags = l5->conn->link->map_flags;
+	state->tx_size = own->size;
+	state->tx_extent = l5_ring_extent(l5);
+	state->rx_size = peer->size;
+	/* no two ends have the same, unless very many are closed */
+	state->watch = (u64)(u32)atomic_inc_return(&serial) << 32;
+	/*
+	 * R, pairs with S in l5_map_flag(): a task that changes what the flags
+	 * are made from sees the page, or we see the change
+	 */
+	smp_store_mb(own->state, state);
+	l5_map_note(l5);
+	l5_map_extent(l5);
+}
+
 /*
  * Make a connection ready for being mapped by this end.
  * Return: 0, -ENOMEM, or -ENOTCONN if it is not to be mapped any more.
  */
 static int l5_map_prepare(struct l5_sock *l5)
 {
-	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
-	static atomic_t serial = ATOMIC_INIT(0);
-	struct l5_map_state *state;
-	struct page *page;
+	struct l5_end *own = l5_own(l5);
+	struct page *page = NULL;
+	int err = 0;
 
 	if (l5_ring_populate(l5->conn, l5->end,
 			     READ_ONCE(l5->ln->ring_kb) << 10))
 		return -ENOMEM;
+	/* not under map_lock: that may take as long as memory is short */
+	if (!READ_ONCE(own->state)) {
+		page = l5_conn_page(l5->conn, l5->end);
+		if (!page)
+			return -ENOMEM;
+	}
 	mutex_lock(&own->map_lock);
 	if (own->revoked) {
-		mutex_unlock(&own->map_lock);
-		return -ENOTCONN;
-	}
-	if (!own->state) {
-		page = l5_conn_page(l5->conn, l5->end);
-		if (!page) {
-			mutex_unlock(&own->map_lock);
-			return -ENOMEM;
+		err = -ENOTCONN;
+	} else {
+		if (!own->state) {
+			l5_map_state_begin(l5, page_address(page));
+			page = NULL;
 		}
-		state = page_address(page);
-		state->size = sizeof(*state);
-		state->version = L5_MAP_VERSION;
-		state->transport = l5->conn->link->transport;
-		state->flags = l5->conn->link->map_flags;
-		state->tx_size = own->size;
-		state->tx_extent = l5_ring_extent(l5);
-		state->rx_size = peer->size;
-		/* no two ends have the same, unless very many are closed */
-		state->watch = (u64)(u32)atomic_inc_return(&serial) << 32;
-		/*
-		 * R, pairs with S in l5_map_flag(): a task that changes what
-		 * the flags are made from sees the page, or we see the change
-		 */
-		smp_store_mb(own->state, state);
-		l5_map_note(l5);
-		l5_map_extent(l5);
+		set_bit(L5_END_MAPPED, &own->flags);
 	}
-	set_bit(L5_END_MAPPED, &own->flags);
 	mutex_unlock(&own->map_lock);
-	return 0;
+	if (page)
+		l5_conn_page_free(l5->conn, l5->end, page);
+	return err;
 }
 
 /* May a socket be mapped, and if not, is there hope? */

@@ -82,15 +82,84 @@ static bool l5_ring_whole(const struct l5_end *e)
 	return next - READ_ONCE(e->first) == e->size >> PAGE_SHIFT;
 }
 
-/*
- * The next page of a ring: the oldest, if the reader has left it, or a new one.
- * A look at the wrong moment through a stale cursor may find a page in a place
- * that the page has left; it stays a page of this ring, and such a look decides
- * nothing.
+/**
+ * struct l5_spare - memory for a ring, allocated without its fill_lock
+ * @payer: pays for it
+ * @page: a page, or NULL
+ * @pages: an array of pages, or NULL
  *
- * Return: 0, or -ENOBUFS if there is no page to be had.
+ * An allocation may sleep for as long as the payer's memory cgroup is above its
+ * limits, and the other end wants the lock, too. So nothing is allocated under
+ * it: what is needed is found out under the lock, allocated, and put into its
+ * place under the lock.
  */
-static int l5_ring_next_page(struct l5_sock *l5, struct l5_end *e)
+struct l5_spare {
+	struct l5_payer payer;
+	struct page *page;
+	struct page **pages;
+};
+
+/* What is left over; the payer stays. */
+static void l5_spare_free(struct l5_spare *s)
+{
+	l5_page_free(&s->payer, s->page);
+	s->page = NULL;
+	kvfree(s->pages);
+	s->pages = NULL;
+}
+
+static void l5_spare_put(struct l5_spare *s)
+{
+	l5_spare_free(s);
+	l5_payer_put(&s->payer);
+}
+
+/* An end may have another payer by now: what the last one paid for goes. */
+static void l5_spare_payer(struct l5_spare *s, const struct l5_end *e)
+{
+	lockdep_assert_held(&e->fill_lock);
+	if (s->payer.acct && l5_payer_same(&s->payer, &e->payer))
+		return;
+	l5_spare_put(s);
+	l5_payer_copy(&s->payer, &e->payer);
+}
+
+/*
+ * The array of pages, as hard to get as l5_page_alloc() says of @how.
+ * Return: NULL if there is no memory for it.
+ */
+static struct page **l5_ring_array(const struct l5_end *e,
+				   const struct l5_payer *payer, gfp_t how)
+{
+	struct mem_cgroup *old = set_active_memcg(payer->memcg);
+	struct page **pages;
+
+	pages = kvcalloc(e->size >> PAGE_SHIFT, sizeof(*pages),
+			 GFP_KERNEL_ACCOUNT | __GFP_NOWARN | how);
+	set_active_memcg(old);
+	return pages;
+}
+
+/* Have the array in its place, if @pages is one and there was none. */
+static void l5_ring_place_array(struct l5_end *e, struct page ***pages)
+{
+	lockdep_assert_held(&e->fill_lock);
+	if (e->pages || !*pages)
+		return;
+	/* O, pairs with N */
+	smp_store_release(&e->pages, *pages);
+	*pages = NULL;
+}
+
+/*
+ * The next page of a ring: the oldest, if the reader has left it, or a spare
+ * one. A look at the wrong moment through a stale cursor may find a page in a
+ * place that the page has left; it stays a page of this ring, and such a look
+ * decides nothing.
+ *
+ * Return: 0, -ENOBUFS if no more is granted, -EAGAIN if a page is lacking.
+ */
+static int l5_ring_next_page(struct l5_end *e, struct l5_spare *s)
 {
 	struct page *page;
 
@@ -105,10 +174,10 @@ static int l5_ring_next_page(struct l5_sock *l5, struct l5_end *e)
 				return -ENOBUFS;
 			e->granted++;
 		}
-		page = l5_page_alloc(&e->payer,
-				     e->npages < L5_GRANT ? 0 : __GFP_NORETRY);
-		if (!page)
-			return -ENOBUFS;
+		if (!s->page)
+			return -EAGAIN;
+		page = s->page;
+		s->page = NULL;
 		e->npages++;
 	}
 	/* O, pairs with N */
@@ -118,24 +187,36 @@ static int l5_ring_next_page(struct l5_sock *l5, struct l5_end *e)
 }
 
 /*
- * Have the array of pages, as hard to get as l5_page_alloc() says of @how.
- * Return: false if there is no memory for it.
+ * Go on to @end, as far as there is memory at hand.
+ * Return: 0, -ENOBUFS if there is no more to be had, -EAGAIN if @s lacks memory
+ * that is worth trying to get.
  */
-static bool l5_ring_array(struct l5_end *e, gfp_t how)
+static int l5_ring_grow(struct l5_end *e, struct l5_spare *s, u64 end)
 {
-	struct mem_cgroup *old;
-	struct page **pages;
+	int err = 0;
 
 	lockdep_assert_held(&e->fill_lock);
-	if (e->pages)
-		return true;
-	old = set_active_memcg(e->payer.memcg);
-	pages = kvcalloc(e->size >> PAGE_SHIFT, sizeof(*pages),
-			 GFP_KERNEL_ACCOUNT | __GFP_NOWARN | how);
-	set_active_memcg(old);
-	/* O, pairs with N */
-	smp_store_release(&e->pages, pages);
-	return pages;
+	l5_ring_place_array(e, &s->pages);
+	if (!e->pages)
+		return -EAGAIN;
+	while (!err && !l5_ring_whole(e) && e->next << PAGE_SHIFT < end)
+		err = l5_ring_next_page(e, s);
+	return err;
+}
+
+/* Get what l5_ring_grow() lacked. Return: false if it is not to be had. */
+static bool l5_spare_get(struct l5_spare *s, const struct l5_end *e)
+{
+	if (!READ_ONCE(e->pages)) {
+		s->pages = l5_ring_array(e, &s->payer, 0);
+		if (!s->pages)
+			return false;
+	}
+	if (!s->page)
+		s->page = l5_page_alloc(&s->payer,
+					READ_ONCE(e->npages) < L5_GRANT ?
+					0 : __GFP_NORETRY);
+	return s->page;
 }
 
 /**
@@ -151,8 +232,9 @@ static bool l5_ring_array(struct l5_end *e, gfp_t how)
  */
 int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len)
 {
-	u64 pos = e->prod.tail;
-	int have;
+	u64 pos = e->prod.tail, next;
+	struct l5_spare spare = { };
+	int have, err;
 
 	if (l5_ring_end(e) << PAGE_SHIFT >= pos + len || l5_ring_whole(e)) {
 		WRITE_ONCE(e->starved, 0);
@@ -160,24 +242,28 @@ int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len)
 	}
 	if (l5_prod_look(&e->prod, l5_peer(l5)->ctrl) < 0)
 		return -EPROTO;
-	mutex_lock(&e->fill_lock);
-	if (!l5_ring_array(e, 0)) {
+	for (;;) {
+		mutex_lock(&e->fill_lock);
+		if (spare.payer.acct)
+			l5_spare_payer(&spare, e);
+		err = l5_ring_grow(e, &spare, pos + len);
+		if (err == -EAGAIN && !spare.payer.acct)
+			l5_spare_payer(&spare, e);
+		next = e->next;
+		have = l5_ring_whole(e) ? len :
+		       min_t(u64, len, (next << PAGE_SHIFT) - pos);
 		mutex_unlock(&e->fill_lock);
-		return -ENOBUFS;
-	}
-	while (!l5_ring_whole(e) && e->next << PAGE_SHIFT < pos + len)
-		if (l5_ring_next_page(l5, e))
+		if (err != -EAGAIN || !l5_spare_get(&spare, e))
 			break;
-	if (l5_ring_whole(e))
-		have = len;
-	else
-		have = min_t(u64, len, (e->next << PAGE_SHIFT) - pos);
-	mutex_unlock(&e->fill_lock);
+	}
+	l5_spare_put(&spare);
+	if (!READ_ONCE(e->pages))
+		return -ENOBUFS;
 	if (have >= (int)min(len, 4 * L5_HDR)) {
 		WRITE_ONCE(e->starved, 0);
 		return have;
 	}
-	if (e->next < 2)
+	if (next < 2)
 		return -ENOBUFS;
 	/* two pages, and the reader is not in the last: it will move on */
 	WRITE_ONCE(e->starved, (e->prod.head >> PAGE_SHIFT) + 1);
@@ -222,66 +308,94 @@ static void l5_ring_complete(struct l5_end *e, struct list_head *pages)
 struct l5_fill {
 	struct l5_end *e;
 	const struct l5_payer *payer;	/* of the end that maps */
+	struct l5_payer writer;		/* of @e, when it was looked at */
+	bool own;			/* @e is the end that maps */
 	u32 pages;			/* that @payer pays for */
 	u32 grant;			/* and of these, granted anew */
 	u32 rest;			/* granted anew to writers */
+	u32 want;			/* pages */
+	struct page **array;		/* of the ring, if it had none */
 	struct list_head list;
 	u32 n;				/* in that list, the payer's first */
 };
 
 static void l5_fill_plan(struct l5_fill *f, struct l5_end *e,
-			 const struct l5_payer *payer, u32 most)
+			 const struct l5_payer *payer, bool own, u32 most)
 {
 	u32 grant = l5_ring_ungranted(e);
 
+	lockdep_assert_held(&e->fill_lock);
 	INIT_LIST_HEAD(&f->list);
 	f->e = e;
 	f->payer = payer;
+	l5_payer_copy(&f->writer, &e->payer);
 	f->n = 0;
-	f->pages = &e->payer == payer ? 0 : min(l5_ring_missing(e), most);
+	f->array = NULL;
+	f->want = l5_ring_missing(e);
+	f->own = own;
+	f->pages = own ? 0 : min(f->want, most);
 	f->grant = min(grant, f->pages);
 	f->rest = grant - f->grant;
+}
+
+/* Give pages back, and what was reserved for them, until so much is left. */
+static void l5_fill_shrink(struct l5_fill *f, u32 pages, u32 want, u32 grant,
+			   u32 rest)
+{
+	struct page *page;
+
+	while (f->n && f->pages > pages) {
+		page = list_first_entry(&f->list, struct page, lru);
+		list_del(&page->lru);
+		l5_page_free(f->payer, page);
+		f->pages--;
+		f->n--;
+	}
+	f->pages = min(f->pages, pages);
+	while (f->n > want) {
+		page = list_last_entry(&f->list, struct page, lru);
+		list_del(&page->lru);
+		l5_page_free(&f->writer, page);
+		f->n--;
+	}
+	f->want = want;
+	l5_unreserve(f->payer, f->grant - grant);
+	f->grant = grant;
+	l5_unreserve(&f->writer, f->rest - rest);
+	f->rest = rest;
 }
 
 static bool l5_fill_reserve(struct l5_fill *f)
 {
 	if (!l5_reserve(f->payer, f->grant))
-		return false;
-	if (l5_reserve(&f->e->payer, f->rest))
+		goto err;
+	if (l5_reserve(&f->writer, f->rest))
 		return true;
 	l5_unreserve(f->payer, f->grant);
+err:
+	f->grant = 0;
+	f->rest = 0;
 	return false;
 }
 
-static void l5_fill_cancel(struct l5_fill *f)
-{
-	struct page *page, *tmp;
-
-	list_for_each_entry_safe(page, tmp, &f->list, lru) {
-		const struct l5_payer *p = f->payer;
-
-		if (f->pages)
-			f->pages--;
-		else
-			p = &f->e->payer;
-		l5_page_free(p, page);
-	}
-	l5_unreserve(f->payer, f->grant);
-	l5_unreserve(&f->e->payer, f->rest);
-}
-
-/* Return: 0, or -ENOMEM and there are as many pages as there were. */
+/* Return: 0, or -ENOMEM. */
 static int l5_fill_gather(struct l5_fill *f)
 {
-	u32 want = l5_ring_missing(f->e);
 	struct page *page;
 
-	lockdep_assert_held(&f->e->fill_lock);
-	if (!l5_ring_array(f->e, __GFP_RETRY_MAYFAIL))
+	if (!l5_fill_reserve(f))
 		return -ENOMEM;
-	for (; f->n < want; f->n++) {
-		page = l5_page_alloc(f->n < f->pages ? f->payer :
-						       &f->e->payer,
+	if (!READ_ONCE(f->e->pages)) {
+		f->array = l5_ring_array(f->e, &f->writer,
+					 __GFP_RETRY_MAYFAIL);
+		if (!f->array)
+			return -ENOMEM;
+	}
+	for (; f->n < f->want; f->n++) {
+		/* as many as a connection may have, at the payer's pace */
+		if (fatal_signal_pending(current))
+			return -ENOMEM;
+		page = l5_page_alloc(f->n < f->pages ? f->payer : &f->writer,
 				     __GFP_NORETRY);
 		if (!page)
 			return -ENOMEM;
@@ -290,12 +404,97 @@ static int l5_fill_gather(struct l5_fill *f)
 	return 0;
 }
 
+/*
+ * Does what was gathered still fit? The ring may have got pages meanwhile, and
+ * another payer when it was accepted.
+ */
+static bool l5_fill_fits(struct l5_fill *f, u32 most)
+{
+	struct l5_end *e = f->e;
+	u32 grant = l5_ring_ungranted(e), want = l5_ring_missing(e);
+	u32 pages;
+
+	lockdep_assert_held(&e->fill_lock);
+	if (!l5_payer_same(&f->writer, &e->payer))
+		return false;
+	pages = f->own ? 0 : min(want, most);
+	l5_fill_shrink(f, pages, want, min(grant, pages),
+		       grant - min(grant, pages));
+	return true;
+}
+
 static void l5_fill_done(struct l5_fill *f)
 {
+	l5_ring_place_array(f->e, &f->array);
 	f->e->lent += f->grant;
 	f->e->lent_pages += f->pages;
 	l5_ring_complete(f->e, &f->list);
+	/* it is all the ring's now */
+	f->pages = 0;
+	f->n = 0;
+	f->grant = 0;
+	f->rest = 0;
 }
+
+/* What is left of it goes back. */
+static void l5_fill_put(struct l5_fill *f)
+{
+	l5_fill_shrink(f, 0, 0, 0, 0);
+	kvfree(f->array);
+	l5_payer_put(&f->writer);
+}
+
+static void l5_fill_lock(struct l5_conn *conn)
+{
+	mutex_lock(&conn->end[0].fill_lock);
+	mutex_lock_nested(&conn->end[1].fill_lock, SINGLE_DEPTH_NESTING);
+}
+
+static void l5_fill_unlock(struct l5_conn *conn)
+{
+	mutex_unlock(&conn->end[1].fill_lock);
+	mutex_unlock(&conn->end[0].fill_lock);
+}
+
+/* Return: 0, -ENOMEM, or -EAGAIN if an end has another payer by now. */
+static int l5_ring_try_populate(struct l5_conn *conn, int by, u32 most)
+{
+	struct l5_payer payer = { };
+	struct l5_fill f[2];
+	int err, i;
+
+	l5_fill_lock(conn);
+	l5_payer_copy(&payer, &conn->end[by].payer);
+	for (i = 0; i < 2; i++)
+		l5_fill_plan(&f[i], &conn->end[i], &payer, i == by, most);
+	l5_fill_unlock(conn);
+	if (f[0].want || f[1].want) {
+		/* nothing was reserved for the second if the first fails */
+		err = l5_fill_gather(&f[0]);
+		if (err) {
+			f[1].grant = 0;
+			f[1].rest = 0;
+		} else {
+			err = l5_fill_gather(&f[1]);
+		}
+		l5_fill_lock(conn);
+		if (!err && (!l5_fill_fits(&f[0], most) ||
+			     !l5_fill_fits(&f[1], most)))
+			err = -EAGAIN;
+		for (i = 0; i < 2 && !err; i++)
+			l5_fill_done(&f[i]);
+		l5_fill_unlock(conn);
+	} else {
+		err = 0;
+	}
+	for (i = 0; i < 2; i++)
+		l5_fill_put(&f[i]);
+	l5_payer_put(&payer);
+	return err;
+}
+
+/* An end gets another payer once, when it is accepted. */
+#define L5_POPULATE_TRIES	4
 
 /**
  * l5_ring_populate() - make both rings whole, so that they can be mapped
@@ -309,32 +508,9 @@ static void l5_fill_done(struct l5_fill *f)
  */
 int l5_ring_populate(struct l5_conn *conn, int by, u32 most)
 {
-	struct l5_end *e0 = &conn->end[0], *e1 = &conn->end[1];
-	const struct l5_payer *payer = &conn->end[by].payer;
-	struct l5_fill f0, f1;
-	int err = -ENOMEM;
+	int err = -EAGAIN, i;
 
-	mutex_lock(&e0->fill_lock);
-	mutex_lock_nested(&e1->fill_lock, SINGLE_DEPTH_NESTING);
-	l5_fill_plan(&f0, e0, payer, most >> PAGE_SHIFT);
-	l5_fill_plan(&f1, e1, payer, most >> PAGE_SHIFT);
-	if (!l5_fill_reserve(&f0))
-		goto out;
-	if (!l5_fill_reserve(&f1))
-		goto err_first;
-	err = l5_fill_gather(&f0) ?: l5_fill_gather(&f1);
-	if (err)
-		goto err_both;
-	l5_fill_done(&f0);
-	l5_fill_done(&f1);
-	goto out;
-
-err_both:
-	l5_fill_cancel(&f1);
-err_first:
-	l5_fill_cancel(&f0);
-out:
-	mutex_unlock(&e1->fill_lock);
-	mutex_unlock(&e0->fill_lock);
-	return err;
+	for (i = 0; i < L5_POPULATE_TRIES && err == -EAGAIN; i++)
+		err = l5_ring_try_populate(conn, by, most >> PAGE_SHIFT);
+	return err ? -ENOMEM : 0;
 }
