@@ -85,7 +85,7 @@ static const struct file_operations l5_mapper_fops = {
 	.llseek		= noop_llseek,
 };
 
-/* Allocate one, not under map_lock: that may take as long as memory is short. */
+/* Not under map_lock: it may take for as long as memory is short. */
 static struct l5_mapper *l5_mapper_alloc(void)
 {
 	struct l5_mapper *m;

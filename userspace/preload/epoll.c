@@ -163,7 +163,7 @@ bool ep_lock(struct ep *ep)
 			syscall(SYS_sched_yield);
 			continue;
 		}
-		/* a call that a filter was asked about; it writes what is left */
+		/* a filter was asked about it; it writes what is left */
 		ms = (struct timespec){ .tv_nsec = 1000000 };
 		syscall(SYS_ppoll, NULL, 0, &ms, NULL, 0);
 	}
