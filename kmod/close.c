@@ -131,21 +131,13 @@ static int l5_shutdown_later(struct l5_sock *l5, int how)
 	return err;
 }
 
-/**
- * l5_shutdown() - shut down the bootstrap, and the ring in the same sense
- * @sock: the socket
- * @how: SHUT_RD, SHUT_WR or SHUT_RDWR
- *
- * Return: as the bootstrap's.
- */
-int l5_shutdown(struct socket *sock, int how)
+/* With l5_sock.lock held, which it gives back. */
+static int l5_shutdown_unlock(struct l5_sock *l5, int how)
 {
-	struct l5_sock *l5 = l5_sk(sock->sk);
 	bool listens, ended, later;
 	enum l5_tx tx;
 	int err;
 
-	mutex_lock(&l5->lock);
 	/* a half-open meeting is not worth waiting for, nor for its opening */
 	l5_rdv_stay(l5, L5_REASON_TIMEOUT);
 	/* a FIN is the last that TCP carries, or comes once a cut is known */
@@ -177,4 +169,41 @@ int l5_shutdown(struct socket *sock, int how)
 	if (l5_state(l5) == L5_RINGS || l5_state(l5) == L5_MOVING)
 		l5_map_note(l5);
 	return err;
+}
+
+/**
+ * l5_shutdown() - shut down the bootstrap, and the ring in the same sense
+ * @sock: the socket
+ * @how: SHUT_RD, SHUT_WR or SHUT_RDWR
+ *
+ * Return: as the bootstrap's.
+ */
+int l5_shutdown(struct socket *sock, int how)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+
+	mutex_lock(&l5->lock);
+	return l5_shutdown_unlock(l5, how);
+}
+
+/**
+ * l5_shutdown_try() - l5_shutdown() by a work that is not to wait for a process
+ * @sock: the socket
+ * @how: SHUT_RD, SHUT_WR or SHUT_RDWR
+ *
+ * Context: process.
+ * Return: false if a task holds a lock that this needs, and nothing was done.
+ */
+bool l5_shutdown_try(struct socket *sock, int how)
+{
+	struct l5_sock *l5 = l5_sk(sock->sk);
+
+	if (!mutex_trylock(&l5->lock))
+		return false;
+	if (l5_boot_busy(l5->boot->sk)) {
+		mutex_unlock(&l5->lock);
+		return false;
+	}
+	l5_shutdown_unlock(l5, how);
+	return true;
 }

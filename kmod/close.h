@@ -7,5 +7,6 @@
 
 void l5_boot_release(struct l5_sock *l5);
 int l5_shutdown(struct socket *sock, int how);
+bool l5_shutdown_try(struct socket *sock, int how);
 
 #endif /* L5_CLOSE_H */

@@ -65,6 +65,8 @@
  *   l5_sock.pending_lock      (spin, bh) a listener's decided, unaccepted
  *                             meetings
  *   l5_users_lock             (spin, bh) the table of users' accounts
+ *   l5_revoke_jobs_lock       (spin) what work on revoked sockets has to do;
+ *                             innermost, in process context only
  *
  * AF_UNIX's own locks, and ours beside them: see unix.c.
  *
@@ -363,6 +365,13 @@ struct l5_opts {
  *	listener
  * @revoked: number of the last round of revoking that looked at it, under the
  *	lock of the namespace's list
+ * @revoke_work: ends its connection, or what waits for accept(); has a
+ *	reference to the socket's file while it is queued or runs, see revoke.c
+ * @revoke_waits: of rounds of revoking that wait for @revoke_work; this and the
+ *	next three under l5_revoke_jobs_lock
+ * @revoke_how: L5_REVOKE_* that @revoke_work has still to do
+ * @revoke_pause: jiffies between its last two looks at locks that tasks hold
+ * @revoke_runs: it runs at present
  * @taken: messages in an AF_UNIX bootstrap's queue that have lost descriptors;
  *	under AF_UNIX's state lock
  * @unix_node: in the table of AF_UNIX listeners, see unix.c
@@ -411,6 +420,11 @@ struct l5_sock {
 	spinlock_t pending_lock;
 	struct delayed_work listened;
 	u32 revoked;
+	struct delayed_work revoke_work;
+	struct list_head revoke_waits;
+	unsigned int revoke_how;
+	unsigned long revoke_pause;
+	bool revoke_runs;
 	unsigned int taken;
 	struct rhash_head unix_node;
 	const void *unix_addr;

@@ -17,6 +17,13 @@
  * too. So rings and mappings end first, since that takes no such lock, and each
  * bootstrap is ended by a work item of its own: no process delays the end of
  * another's connection.
+ *
+ * A user that is root of a namespace revokes there as often as it likes, and
+ * has the writer killed each time. So what a round leaves behind is bounded: a
+ * socket has one job, which is part of it, however often it is asked for; a job
+ * that finds a lock held does not sleep for it but is put off, and looks again;
+ * and the nodes by which a writer waits for jobs are charged to it and end with
+ * the write.
  */
 #include <linux/file.h>
 #include <linux/sched/signal.h>
@@ -41,27 +48,69 @@
 #define L5_REVOKE_BATCH	64
 /* How long the revoking task waits for bootstraps that others hold. */
 #define L5_REVOKE_WAIT	(10 * HZ)
+/* The longest time between two looks at a lock that is held. */
+#define L5_REVOKE_PAUSE	(HZ / 4)
+
+/* Bits of l5_sock.revoke_how */
+#define L5_REVOKE_ASKED	BIT(0)	/* the job is to be done */
+#define L5_REVOKE_EVERY	BIT(1)	/* a listener ends, too */
+#define L5_REVOKE_HOST	BIT(2)	/* the first namespace asks */
 
 /**
  * struct l5_revoke - what a line says
  * @who: the sockets
- * @every: also connections that have no rings and will have none
+ * @how: L5_REVOKE_*, of each job; with L5_REVOKE_EVERY connections that have no
+ *	rings and will have none are meant, too
  * @ns: the user namespace of the uids in @who
  * @round: number of this round, see l5_sock.revoked
  * @count: sockets found
- * @wait: for the jobs that work items do
+ * @nodes: &struct l5_revoke_node, of the jobs of this round
+ * @left: number of jobs that are not done, and one while they are being asked
+ *	for; under l5_revoke_jobs_lock
+ * @done: no job is left
  */
 struct l5_revoke {
 	struct l5_who who;
-	bool every;
+	unsigned int how;
 	struct user_namespace *ns;
 	u32 round;
 	unsigned int count;
-	struct l5_revoke_wait *wait;
+	struct list_head nodes;
+	unsigned int left;
+	struct completion done;
+};
+
+/**
+ * struct l5_revoke_node - a round waits for a job
+ * @job: in l5_sock.revoke_waits, or where the work that does the job keeps it;
+ *	in no list once the job is done. Under l5_revoke_jobs_lock
+ * @round: in l5_revoke.nodes, the writer's own
+ * @r: the round, on the stack of its writer, which takes the node out of @job
+ *	before it leaves
+ */
+struct l5_revoke_node {
+	struct list_head job;
+	struct list_head round;
+	struct l5_revoke *r;
 };
 
 static DEFINE_MUTEX(l5_revoke_lock);	/* guards the number of rounds */
 static u32 l5_revoke_rounds;
+
+/* guards l5_sock.revoke_*, and which rounds wait for which jobs */
+static DEFINE_SPINLOCK(l5_revoke_jobs_lock);
+
+/*
+ * To see that a lock is free and to take it are two things, since tcp_abort()
+ * takes the bootstrap's lock itself. A process that gets between them, and into
+ * a page fault, holds up a worker. A socket holds up one at most, but a user
+ * that is root of a namespace tries it with as many sockets as it likes, until
+ * in time all workers that a queue has are held up. Hence the first namespace's
+ * rounds have a queue to themselves: a user has no more tries in it than it has
+ * sockets that the administrator names.
+ */
+static struct workqueue_struct *l5_revoke_wq;
+static struct workqueue_struct *l5_revoke_host_wq;
 
 /* The work of either end does this to both; each has the error once. */
 static void l5_unix_cut(struct sock *sk)
@@ -81,8 +130,11 @@ static void l5_unix_cut(struct sock *sk)
 	sk_error_report(sk);
 }
 
-/* End a connection as if the network had reset it, for both ends. */
-static void l5_base_abort(struct sock *bsk)
+/*
+ * End a connection as if the network had reset it, for both ends. False: a
+ * process holds the lock that this needs, and nothing was done.
+ */
+static bool l5_base_abort(struct sock *bsk)
 {
 	struct sock *peer;
 
@@ -92,9 +144,12 @@ static void l5_base_abort(struct sock *bsk)
 		 * program may have had its error: tcp_abort() would tell it
 		 * again.
 		 */
-		if (READ_ONCE(bsk->sk_state) != TCP_CLOSE)
-			tcp_abort(bsk, ECONNRESET);
-		return;
+		if (READ_ONCE(bsk->sk_state) == TCP_CLOSE)
+			return true;
+		if (l5_boot_busy(bsk))
+			return false;
+		tcp_abort(bsk, ECONNRESET);
+		return true;
 	}
 	peer = unix_peer_get(bsk);
 	l5_unix_cut(bsk);
@@ -102,6 +157,21 @@ static void l5_base_abort(struct sock *bsk)
 		l5_unix_cut(peer);
 		sock_put(peer);
 	}
+	return true;
+}
+
+/*
+ * The same of a child that its listener has. The child is nobody's, unless it
+ * is being accepted meanwhile.
+ */
+static bool l5_child_abort(struct l5_sock *listener, struct sock *child)
+{
+	if (!listener->bops->child_abort)
+		return l5_base_abort(child);
+	if (l5_boot_busy(listener->boot->sk) || l5_boot_busy(child))
+		return false;
+	listener->bops->child_abort(listener, child, ECONNRESET);
+	return true;
 }
 
 static bool l5_base_ended(const struct sock *bsk)
@@ -110,11 +180,10 @@ static bool l5_base_ended(const struct sock *bsk)
 	       READ_ONCE(bsk->sk_shutdown) == SHUTDOWN_MASK;
 }
 
-/* Of a listener: reset one child that met and waits; accept() says so then. */
-static bool l5_revoke_pending(struct l5_sock *listener)
+/* Of a listener: a child that met and waits, with references, or NULL. */
+static struct l5_conn *l5_revoke_pending(struct l5_sock *listener)
 {
 	struct l5_conn *conn, *found = NULL;
-	struct sock *child;
 
 	spin_lock_bh(&listener->pending_lock);
 	list_for_each_entry(conn, &listener->pending, pending) {
@@ -122,45 +191,59 @@ static bool l5_revoke_pending(struct l5_sock *listener)
 			continue;
 		found = conn;
 		refcount_inc(&found->ref);
-		child = found->child;
-		sock_hold(child);
+		sock_hold(found->child);
 		break;
 	}
 	spin_unlock_bh(&listener->pending_lock);
-	if (!found)
-		return false;
-	if (listener->bops->child_abort)
-		listener->bops->child_abort(listener, child, ECONNRESET);
-	else
-		l5_base_abort(child);
-	l5_map_revoke(found);
-	sock_put(child);
-	l5_conn_put(found);
-	return true;
+	return found;
 }
 
-static void l5_revoke_listener(struct l5_sock *l5)
+/*
+ * Reset what waits for accept(), which says so then. False: a process holds a
+ * lock that this needs.
+ */
+static bool l5_revoke_listener(struct l5_sock *l5)
 {
 	/* not for ever, if more clients connect meanwhile */
 	u32 most = READ_ONCE(l5->boot->sk->sk_max_ack_backlog);
+	struct l5_conn *conn;
+	struct sock *child;
+	bool done = true;
 
 	do {
-		if (!l5_revoke_pending(l5))
+		conn = l5_revoke_pending(l5);
+		if (!conn)
 			break;
-	} while (most-- && !fatal_signal_pending(current));
+		child = conn->child;
+		done = l5_child_abort(l5, child);
+		l5_map_revoke(conn);
+		sock_put(child);
+		l5_conn_put(conn);
+	} while (done && most--);
+	return done;
 }
 
-/* The socket is still connecting: its connection is not to have rings. */
-static void l5_revoke_connecting(struct l5_sock *l5)
+/*
+ * The socket is still connecting: its connection is not to have rings. False: a
+ * process holds a lock that this needs.
+ */
+static bool l5_revoke_connecting(struct l5_sock *l5)
 {
-	mutex_lock(&l5->lock);
+	bool done = true;
+
+	if (!mutex_trylock(&l5->lock))
+		return false;
 	if (l5_state(l5) == L5_CONNECTING) {
-		lock_sock(l5->boot->sk);
-		WRITE_ONCE(l5->why, L5_REASON_DENIED);
-		l5_rdv_cancel(l5);
-		release_sock(l5->boot->sk);
+		done = !l5_boot_busy(l5->boot->sk);
+		if (done) {
+			lock_sock(l5->boot->sk);
+			WRITE_ONCE(l5->why, L5_REASON_DENIED);
+			l5_rdv_cancel(l5);
+			release_sock(l5->boot->sk);
+		}
 	}
 	mutex_unlock(&l5->lock);
+	return done;
 }
 
 /*
@@ -181,90 +264,159 @@ static void l5_revoke_rings(struct l5_sock *l5)
 		set_bit(L5_END_CUT, &conn->end[i].flags);
 }
 
-/**
- * struct l5_revoke_wait - the revoking task waits for the jobs of a round
- * @ref: one for each job, and one for the task that waits
- * @left: number of jobs that are not done
- * @done: no job is left
- */
-struct l5_revoke_wait {
-	refcount_t ref;
-	atomic_t left;
-	struct completion done;
-};
-
-/**
- * struct l5_revoke_job - the end of a socket's connection
- * @work: does it
- * @file: the socket's, with a reference
- * @wait: the wait of the task that revokes
- * @every: a listener ends, too
- */
-struct l5_revoke_job {
-	struct work_struct work;
-	struct file *file;
-	struct l5_revoke_wait *wait;
-	bool every;
-};
-
-static struct workqueue_struct *l5_revoke_wq;
-
-static void l5_revoke_put(struct l5_revoke_wait *wait)
+/* A job. False: a process holds a lock that this needs, for now. */
+static bool l5_revoke_do(struct l5_sock *l5, unsigned int how)
 {
-	if (refcount_dec_and_test(&wait->ref))
-		kfree(wait);
-}
-
-static void l5_revoke_done(struct l5_revoke_wait *wait)
-{
-	if (atomic_dec_and_test(&wait->left))
-		complete_all(&wait->done);
-	l5_revoke_put(wait);
-}
-
-static void l5_revoke_work(struct work_struct *work)
-{
-	struct l5_revoke_job *job = container_of(work, struct l5_revoke_job,
-						 work);
-	struct socket *sock = sock_from_file(job->file);
-	struct l5_sock *l5 = l5_sk(sock->sk);
-
-	if (l5_state(l5) == L5_CONNECTING)
-		l5_revoke_connecting(l5);
+	if (l5_state(l5) == L5_CONNECTING && !l5_revoke_connecting(l5))
+		return false;
 	if (l5_state(l5) == L5_LISTEN) {
 		l5_transport_mailbox_revoke(l5);
-		l5_revoke_listener(l5);
-		if (job->every)
-			l5_shutdown(sock, SHUT_RDWR);
-	} else if (l5_state(l5) != L5_IDLE) {
-		l5_base_abort(l5->boot->sk);
-		/* it may have got rings since */
-		l5_revoke_rings(l5);
-		l5_boot_error(l5);
+		if (!l5_revoke_listener(l5))
+			return false;
+		return !(how & L5_REVOKE_EVERY) ||
+		       l5_shutdown_try(l5->sk.sk_socket, SHUT_RDWR);
 	}
-	fput(job->file);
-	l5_revoke_done(job->wait);
-	kfree(job);
+	if (l5_state(l5) == L5_IDLE)
+		return true;
+	if (!l5_base_abort(l5->boot->sk))
+		return false;
+	/* it may have got rings since */
+	l5_revoke_rings(l5);
+	l5_boot_error(l5);
+	return true;
+}
+
+/*
+ * Have the job done as l5_sock.revoke_how says; false if that was to be done
+ * already. The work has one reference to the socket's file as long as it is
+ * queued, and while it runs.
+ */
+static bool l5_revoke_queue(struct l5_sock *l5, unsigned long delay)
+{
+	struct workqueue_struct *wq = l5_revoke_wq;
+
+	lockdep_assert_held(&l5_revoke_jobs_lock);
+	if (l5->revoke_how & L5_REVOKE_HOST)
+		wq = l5_revoke_host_wq;
+	/* what was put off is due now, and what is in the other queue here */
+	return !mod_delayed_work(wq, &l5->revoke_work, delay);
+}
+
+static void l5_revoke_done(struct l5_revoke *r)
+{
+	lockdep_assert_held(&l5_revoke_jobs_lock);
+	if (!--r->left)
+		complete(&r->done);
+}
+
+/* The rounds that waited when the work began have what they asked for. */
+static void l5_revoke_tell(struct list_head *nodes)
+{
+	struct l5_revoke_node *node, *tmp;
+
+	list_for_each_entry_safe(node, tmp, nodes, job) {
+		list_del_init(&node->job);
+		l5_revoke_done(node->r);
+	}
+}
+
+/**
+ * l5_revoke_work() - l5_sock.revoke_work, queued by l5_revoke_one()
+ * @work: of a socket, with a reference to its file
+ */
+void l5_revoke_work(struct work_struct *work)
+{
+	struct l5_sock *l5 = container_of(work, struct l5_sock,
+					  revoke_work.work);
+	struct file *file = l5->sk.sk_socket->file;
+	unsigned int how;
+	LIST_HEAD(nodes);
+	bool again;
+
+	spin_lock(&l5_revoke_jobs_lock);
+	/* of two queues each may run it; the first looks again when it ends */
+	if (l5->revoke_runs) {
+		spin_unlock(&l5_revoke_jobs_lock);
+		fput(file);
+		return;
+	}
+	l5->revoke_runs = true;
+	how = l5->revoke_how;
+	l5->revoke_how = 0;
+	/* a round that asks from now on asks for another look */
+	list_splice_init(&l5->revoke_waits, &nodes);
+	spin_unlock(&l5_revoke_jobs_lock);
+
+	if (!how || l5_revoke_do(l5, how))
+		how = 0;
+
+	spin_lock(&l5_revoke_jobs_lock);
+	l5->revoke_runs = false;
+	if (!how) {
+		l5_revoke_tell(&nodes);
+		l5->revoke_pause = 0;
+	} else {
+		list_splice(&nodes, &l5->revoke_waits);
+		l5->revoke_how |= how;
+		l5->revoke_pause = clamp_t(unsigned long, 2 * l5->revoke_pause,
+					   1, L5_REVOKE_PAUSE);
+	}
+	again = l5->revoke_how && l5_revoke_queue(l5, l5->revoke_pause);
+	spin_unlock(&l5_revoke_jobs_lock);
+	/* the socket may be gone after this */
+	if (!again)
+		fput(file);
 }
 
 /* Takes the reference to the file. */
 static int l5_revoke_one(struct file *file, struct l5_revoke *r)
 {
-	struct l5_revoke_job *job = kmalloc(sizeof(*job), GFP_KERNEL);
+	struct l5_sock *l5 = l5_sk(sock_from_file(file)->sk);
+	struct l5_revoke_node *node;
+	bool queued = false;
 
-	l5_revoke_rings(l5_sk(sock_from_file(file)->sk));
-	if (!job) {
-		fput(file);
-		return -ENOMEM;
+	/* the connection ends in any case: without a node nobody waits */
+	node = kmalloc(sizeof(*node), GFP_KERNEL_ACCOUNT | __GFP_NORETRY |
+				      __GFP_NOWARN);
+	l5_revoke_rings(l5);
+	spin_lock(&l5_revoke_jobs_lock);
+	l5->revoke_how |= r->how;
+	l5->revoke_pause = 0;
+	if (node) {
+		node->r = r;
+		r->left++;
+		list_add_tail(&node->job, &l5->revoke_waits);
+		list_add(&node->round, &r->nodes);
 	}
-	INIT_WORK(&job->work, l5_revoke_work);
-	job->file = file;
-	job->every = r->every;
-	job->wait = r->wait;
-	refcount_inc(&r->wait->ref);
-	atomic_inc(&r->wait->left);
-	queue_work(l5_revoke_wq, &job->work);
-	return 0;
+	if (!l5->revoke_runs)
+		queued = l5_revoke_queue(l5, 0);
+	spin_unlock(&l5_revoke_jobs_lock);
+	if (!queued)
+		fput(file);
+	return node ? 0 : -ENOMEM;
+}
+
+/* Until the jobs of a round are done. Nobody knows of the round afterwards. */
+static int l5_revoke_wait(struct l5_revoke *r)
+{
+	struct l5_revoke_node *node, *tmp;
+	long left;
+
+	spin_lock(&l5_revoke_jobs_lock);
+	l5_revoke_done(r);
+	spin_unlock(&l5_revoke_jobs_lock);
+	left = wait_for_completion_killable_timeout(&r->done, L5_REVOKE_WAIT);
+	/* one by one: there may be very many */
+	list_for_each_entry_safe(node, tmp, &r->nodes, round) {
+		spin_lock(&l5_revoke_jobs_lock);
+		list_del(&node->job);
+		spin_unlock(&l5_revoke_jobs_lock);
+		kfree(node);
+		cond_resched();
+	}
+	if (left > 0)
+		return 0;
+	return left ? -EINTR : -EINPROGRESS;
 }
 
 static bool l5_revoke_wants(const struct l5_revoke *r, struct l5_sock *l5)
@@ -273,7 +425,7 @@ static bool l5_revoke_wants(const struct l5_revoke *r, struct l5_sock *l5)
 	case L5_IDLE:
 		return false;
 	case L5_BASE:
-		if (!r->every && !l5_remote_undecided(l5))
+		if (!(r->how & L5_REVOKE_EVERY) && !l5_remote_undecided(l5))
 			return false;
 		break;
 	}
@@ -358,49 +510,53 @@ static int l5_revoke_everywhere(struct l5_revoke *r)
 	return err;
 }
 
-static int l5_revoke_line(struct net *net, char *line)
+static int l5_revoke_round(struct l5_revoke *r, struct net *net)
 {
-	struct l5_revoke r = { .ns = net->user_ns };
-	long left;
 	int err;
 
-	r.every = !strcmp(line, "sockets");
-	if (r.every)
-		r.who.kind = L5_WHO_ALL;
-	else
-		err = l5_who_parse(&r.who, line);
-	if (!r.every && err)
-		return err;
-	err = -ENOMEM;
-	r.wait = kmalloc(sizeof(*r.wait), GFP_KERNEL);
-	if (!r.wait)
-		goto out;
-	refcount_set(&r.wait->ref, 2);
-	atomic_set(&r.wait->left, 1);
-	init_completion(&r.wait->done);
 	/* AF, pairs with AE: what is denied, then the sockets that connect */
 	smp_mb();
-	mutex_lock(&l5_revoke_lock);
+	if (mutex_lock_killable(&l5_revoke_lock))
+		return -EINTR;
 	/* a new socket has the number 0 */
 	if (!++l5_revoke_rounds)
 		l5_revoke_rounds = 1;
-	r.round = l5_revoke_rounds;
-	if (net_eq(net, &init_net))
-		err = l5_revoke_everywhere(&r);
+	r->round = l5_revoke_rounds;
+	if (r->how & L5_REVOKE_HOST)
+		err = l5_revoke_everywhere(r);
 	else
-		err = l5_revoke_net(&r, l5_net(net));
+		err = l5_revoke_net(r, l5_net(net));
 	mutex_unlock(&l5_revoke_lock);
-	if (!err && !r.count && r.who.kind == L5_WHO_INODE)
+	if (!err && !r->count && r->who.kind == L5_WHO_INODE)
 		err = -ESRCH;
-	l5_revoke_done(r.wait);
-	left = wait_for_completion_killable_timeout(&r.wait->done,
-						    L5_REVOKE_WAIT);
-	if (left <= 0 && !err)
-		err = left ? -EINTR : -EINPROGRESS;
-	l5_revoke_put(r.wait);
-out:
-	l5_who_put(&r.who);
 	return err;
+}
+
+static int l5_revoke_line(struct net *net, char *line)
+{
+	struct l5_revoke r = {
+		.how = L5_REVOKE_ASKED,
+		.ns = net->user_ns,
+		.nodes = LIST_HEAD_INIT(r.nodes),
+		.left = 1,
+	};
+	int err, late;
+
+	if (net_eq(net, &init_net))
+		r.how |= L5_REVOKE_HOST;
+	if (!strcmp(line, "sockets")) {
+		r.how |= L5_REVOKE_EVERY;
+		r.who.kind = L5_WHO_ALL;
+	} else {
+		err = l5_who_parse(&r.who, line);
+		if (err)
+			return err;
+	}
+	init_completion(&r.done);
+	err = l5_revoke_round(&r, net);
+	late = l5_revoke_wait(&r);
+	l5_who_put(&r.who);
+	return err ?: late;
 }
 
 /**
@@ -414,8 +570,9 @@ out:
  * Context: may sleep.
  * Return: 0; at the first line that fails, its errno: -EPERM, -EINVAL, -ENOENT
  * if there is no such cgroup, -ESRCH if there is no such inode, -EINTR,
- * -EINPROGRESS if a bootstrap is held by its process: then it ends as soon as
- * the process lets go.
+ * -EINPROGRESS if a bootstrap is held by its process: then it ends soon after
+ * the process lets go, see L5_REVOKE_PAUSE; -ENOMEM if there is no memory to
+ * wait for the end of each, and they end all the same.
  */
 int l5_revoke_write(struct file *file, char *buf, size_t size)
 {
@@ -445,10 +602,19 @@ int l5_revoke_show(struct seq_file *seq, void *v)
 int __init l5_revoke_init(void)
 {
 	l5_revoke_wq = alloc_workqueue("l5_revoke", WQ_UNBOUND, WQ_MAX_ACTIVE);
-	return l5_revoke_wq ? 0 : -ENOMEM;
+	l5_revoke_host_wq = alloc_workqueue("l5_revoke_host", WQ_UNBOUND,
+					    WQ_MAX_ACTIVE);
+	if (l5_revoke_wq && l5_revoke_host_wq)
+		return 0;
+	l5_revoke_exit();
+	return -ENOMEM;
 }
 
+/* Each work has a file, and so the module, until its last instructions. */
 void l5_revoke_exit(void)
 {
-	destroy_workqueue(l5_revoke_wq);
+	if (l5_revoke_wq)
+		destroy_workqueue(l5_revoke_wq);
+	if (l5_revoke_host_wq)
+		destroy_workqueue(l5_revoke_host_wq);
 }

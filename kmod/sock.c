@@ -11,6 +11,7 @@
 #include "listen.h"
 #include "netns.h"
 #include "opts.h"
+#include "revoke.h"
 #include "sock.h"
 
 int l5_family = L5_FAMILY_DEFAULT;
@@ -83,5 +84,7 @@ struct l5_sock *l5_sock_alloc(struct net *net, struct socket *sock, int kern)
 	INIT_LIST_HEAD(&l5->pending);
 	spin_lock_init(&l5->pending_lock);
 	INIT_DELAYED_WORK(&l5->listened, l5_boot_listened);
+	INIT_DELAYED_WORK(&l5->revoke_work, l5_revoke_work);
+	INIT_LIST_HEAD(&l5->revoke_waits);
 	return l5;
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -481,6 +482,158 @@ TEST_F_TIMEOUT(limit_revoke, revoke_beside_a_stuck_one, 180)
 		close(c[i]);
 		close(s[i]);
 	}
+	close(l);
+}
+
+/* A connection that TCP carries, and a thread that is stuck in send() on it. */
+struct held {
+	int l, c, s, uffd;
+	char *hole;
+	pthread_t thread;
+};
+
+static void *held_send(void *arg)
+{
+	struct held *h = arg;
+
+	send(h->c, h->hole, 4096, MSG_NOSIGNAL);
+	return NULL;
+}
+
+/* With @hole from hole_map(): the thread holds the bootstrap's lock. */
+static bool held_open(struct held *h)
+{
+	struct addr to = addr_parse("127.0.0.1:0");
+	int base = L5_TRANSPORT_BASE;
+
+	h->l = end_listen(END_L5, &to);
+	h->c = end_socket(END_L5, AF_INET);
+	if (h->l < 0 || h->c < 0 ||
+	    setsockopt(h->c, SOL_L5, L5_FORCE, &base, sizeof(base)) ||
+	    connect(h->c, &to.sa, to.len))
+		return false;
+	h->s = accept(h->l, NULL, NULL);
+	return h->s >= 0 && l5_transport(h->c) == L5_TRANSPORT_BASE &&
+	       l5_wait_asleep(l5_thread_start(&h->thread, NULL, held_send, h));
+}
+
+/* A process that revokes, waits, and says by its status what it got. */
+static pid_t held_revoke(const struct held *h)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid)
+		return pid;
+	/* it is the opener alone that lets go */
+	close(h->uffd);
+	_exit(say(REVOKE, "sockets"));
+}
+
+/* A bootstrap that is held ends when it is let go, and every writer knows. */
+TEST_F_TIMEOUT(limit_revoke, revoke_let_go, 120)
+{
+	enum { WRITERS = 4 };
+	pid_t pid[WRITERS];
+	struct held h;
+	int i, status;
+
+	ASSERT_TRUE(net_unshare());
+	h.hole = hole_map(4096, &h.uffd);
+	if (!h.hole)
+		SKIP(return, "no userfaultfd");
+	ASSERT_TRUE(held_open(&h));
+	for (i = 0; i < WRITERS; i++) {
+		pid[i] = held_revoke(&h);
+		ASSERT_TRUE(l5_wait_asleep(pid[i]));
+	}
+	/* one of them leaves before */
+	kill(pid[1], SIGKILL);
+	ASSERT_EQ(pid[1], waitpid(pid[1], &status, 0));
+	EXPECT_TRUE(WIFSIGNALED(status));
+	/* none has an end by then: the rest are there */
+	ASSERT_EQ(0, waitpid(-1, &status, WNOHANG));
+	close(h.uffd);
+	for (i = 0; i < WRITERS; i++) {
+		if (i == 1)
+			continue;
+		ASSERT_EQ(pid[i], waitpid(pid[i], &status, 0));
+		EXPECT_EQ(0, status);
+	}
+	pthread_join(h.thread, NULL);
+	EXPECT_TRUE(is_reset(h.c));
+	close(h.c);
+	close(h.s);
+	close(h.l);
+}
+
+/* User nobody's process, root of its own namespace, where it revokes often. */
+static void revoke_often(int said, int rounds)
+{
+	enum { AT_A_TIME = 50 };
+	struct held h = { .hole = hole_map(4096, &h.uffd) };
+	pid_t pid[AT_A_TIME];
+	int i;
+
+	if (!h.hole || !nobody_unshare() || !held_open(&h))
+		_exit(1);
+	/* not before: it goes when the user changes */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (; rounds > 0; rounds -= AT_A_TIME) {
+		for (i = 0; i < AT_A_TIME; i++)
+			pid[i] = held_revoke(&h);
+		/* where the last one waits the others do, but for a few */
+		if (!l5_wait_asleep(pid[AT_A_TIME - 1]))
+			_exit(2);
+		for (i = 0; i < AT_A_TIME; i++)
+			kill(pid[i], SIGKILL);
+		for (i = 0; i < AT_A_TIME; i++)
+			waitpid(pid[i], NULL, 0);
+	}
+	if (write(said, "", 1) != 1)
+		_exit(3);
+	for (;;)
+		pause();
+}
+
+/*
+ * A user that is root of a namespace revokes there, in vain, more often than a
+ * work queue has workers: nobody else's connection ends later for that.
+ */
+TEST_F_TIMEOUT(limit_revoke, revoke_beside_many_rounds, 300)
+{
+	enum { ROUNDS = 700 };
+	struct addr to = addr_parse("127.0.0.1:0");
+	int said[2], l, c, s;
+	struct stat st;
+	pid_t pid;
+	char byte;
+
+	if (!hole_map(4096, NULL))
+		SKIP(return, "no userfaultfd");
+	l = end_listen(END_L5, &to);
+	ASSERT_TRUE(open_pair(l, &to, &c, &s));
+	ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(c));
+	ASSERT_EQ(0, fstat(c, &st));
+	ASSERT_EQ(0, pipe(said));
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		close(c);
+		close(s);
+		close(said[0]);
+		revoke_often(said[1], ROUNDS);
+	}
+	close(said[1]);
+	ASSERT_EQ(1, read(said[0], &byte, 1));
+	EXPECT_EQ(0, say(REVOKE, "inode %lu", (unsigned long)st.st_ino));
+	EXPECT_TRUE(end_poll(c, POLLIN) & POLLERR);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(said[0]);
+	close(c);
+	close(s);
 	close(l);
 }
 
