@@ -7,7 +7,12 @@
  * the maker's cost, or there is no connection. With those pages alone bytes
  * always flow, so a later shortage makes a ring small, but fails no send. Only
  * the first send of a ring allocates its pages, and is ENOBUFS if there is no
- * memory even for them. Pages are freed with the connection and not before.
+ * memory even for them.
+ *
+ * An end that stays open keeps the connection, and an end that is closed does
+ * not pay for that but for what is unread, the object, and the pages that were
+ * granted at the start: all other pages of the rings are given back soon after
+ * the first end is closed.
  */
 #include <linux/log2.h>
 #include <linux/sched/mm.h>
@@ -15,6 +20,7 @@
 #include <linux/wait.h>
 
 #include "conn.h"
+#include "drop.h"
 #include "end.h"
 #include "link.h"
 #include "mapper.h"
@@ -133,9 +139,10 @@ static void l5_conn_unreserve(struct l5_conn *conn)
 static void l5_conn_free_rings(struct rcu_head *rcu)
 {
 	struct l5_conn *conn = container_of(rcu, struct l5_conn, rcu);
+	u32 n, lent;
 	int i;
-	u32 n;
 
+	l5_drop_free(conn);
 	for (i = 0; i < 2; i++) {
 		struct l5_end *end = &conn->end[i];
 
@@ -143,10 +150,14 @@ static void l5_conn_free_rings(struct rcu_head *rcu)
 		if (end->ctrl)
 			l5_page_free(&conn->end[0].payer,
 				     virt_to_page(end->ctrl));
-		for (n = 0; end->pages && n < end->size >> PAGE_SHIFT; n++)
-			l5_page_free(n < end->lent_pages ?
-				     &conn->end[!i].payer : &end->payer,
+		lent = end->lent_pages;
+		for (n = 0; end->pages && n < end->size >> PAGE_SHIFT; n++) {
+			if (!end->pages[n])
+				continue;
+			l5_page_free(lent ? &conn->end[!i].payer : &end->payer,
 				     end->pages[n]);
+			lent -= !!lent;
+		}
 		kvfree(end->pages);
 	}
 	l5_conn_let_go(conn);
@@ -182,6 +193,78 @@ void l5_conn_put(struct l5_conn *conn)
 	call_rcu(&conn->rcu, l5_conn_free_rings);
 }
 
+/* Is the socket of an end released? One that is not accepted yet is not. */
+static bool l5_end_gone(const struct l5_end *e)
+{
+	return test_bit(L5_END_CLOSED, &e->flags) &&
+	       !rcu_access_pointer(e->sk);
+}
+
+/* Soon, but most peers close at once, and then there is nothing to do */
+#define L5_DROP_FIRST	(msecs_to_jiffies(4) ?: 1)
+/* The longest wait until it is seen that bytes have been read */
+#define L5_DROP_LAST	(8 * HZ)
+
+static void l5_conn_drop_cancel(struct l5_conn *conn)
+{
+	if (cancel_delayed_work(&conn->drop))
+		l5_conn_put(conn);
+}
+
+/*
+ * Give back the pages that nobody needs any more, after @delay jiffies. It has
+ * to be 0 if the other end has no socket: nothing else stops a timer before the
+ * module goes.
+ */
+static void l5_conn_drop_later(struct l5_conn *conn, unsigned long delay)
+{
+	refcount_inc(&conn->ref);
+	if (!queue_delayed_work(l5_wq, &conn->drop, delay))
+		l5_conn_put(conn);
+	/*
+	 * AU, pairs with L: an end that closes now finds the work queued, or we
+	 * see the end closed.
+	 */
+	smp_mb();
+	if (l5_end_gone(&conn->end[0]) && l5_end_gone(&conn->end[1]))
+		l5_conn_drop_cancel(conn);
+}
+
+static void l5_conn_drop_work(struct work_struct *work)
+{
+	struct l5_conn *conn = container_of(to_delayed_work(work),
+					    struct l5_conn, drop);
+	int closed = l5_end_gone(&conn->end[L5_CLIENT]) ? L5_CLIENT : L5_SERVER;
+	const struct l5_end *open = &conn->end[!closed];
+	bool more;
+
+	if (l5_end_gone(open))
+		goto out;
+	/* an end that is not accepted yet has no calls, and asks again */
+	more = l5_drop(conn, closed, !rcu_access_pointer(open->sk));
+	if (more && rcu_access_pointer(open->sk)) {
+		l5_conn_drop_later(conn, conn->drop_delay);
+		conn->drop_delay = min_t(unsigned long, 2 * conn->drop_delay,
+					 L5_DROP_LAST);
+	}
+out:
+	l5_conn_put(conn);
+}
+
+/* An end has closed: see to the pages that it does not need any more. */
+static void l5_conn_drop_begin(struct l5_conn *conn, int closed)
+{
+	const struct l5_end *open = &conn->end[!closed];
+
+	if (conn->link != &l5_shm_link)
+		return;
+	if (l5_end_gone(open))
+		l5_conn_drop_cancel(conn);
+	else
+		l5_conn_drop_later(conn, rcu_access_pointer(open->sk) ?
+					 L5_DROP_FIRST : 0);
+}
+
 /**
  * l5_conn_make() - make a connection that has no rings yet
  * @payer: pays for both ends
@@ -215,6 +298,9 @@ struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 	INIT_LIST_HEAD(&conn->pending);
 	INIT_WORK(&conn->revoke, l5_conn_revoke_work);
 	INIT_WORK(&conn->last, l5_conn_last_work);
+	INIT_DELAYED_WORK(&conn->drop, l5_conn_drop_work);
+	INIT_LIST_HEAD(&conn->dropped);
+	conn->drop_delay = L5_DROP_FIRST;
 	/* a meeting is on one host; another transport sets a link of its own */
 	conn->link = &l5_shm_link;
 	for (i = 0; i < 2; i++) {
@@ -411,14 +497,21 @@ u32 l5_conn_wish(const struct l5_conn *conn, bool tx)
  * @conn: the connection, its reference goes to @l5
  * @end: which end
  * @l5: the socket
+ *
+ * Context: may sleep.
  */
 void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5)
 {
 	l5->conn = conn;
 	l5->end = end;
 	rcu_assign_pointer(conn->end[end].sk, &l5->sk);
-	/* AA, pairs with G in l5_bell(): the socket, then what it arms */
+	/*
+	 * AA, pairs with G in l5_bell(): the socket, then what it arms. And
+	 * with L: a work that finds no socket has no second round.
+	 */
 	smp_mb();
+	if (l5_end_gone(&conn->end[!end]))
+		l5_conn_drop_begin(conn, !end);
 }
 
 /* More than a connection moves in a year. */
@@ -450,6 +543,7 @@ static void l5_ring_closing(struct l5_sock *l5)
 bool l5_conn_close(struct l5_sock *l5, bool reset)
 {
 	struct l5_end *own = l5_own(l5);
+	bool unread;
 
 	l5_ring_closing(l5);
 	RCU_INIT_POINTER(own->sk, NULL);
@@ -466,15 +560,16 @@ bool l5_conn_close(struct l5_sock *l5, bool reset)
 	 * two processes are not to go on with the memory alone. A socket that
 	 * was shut down both ways is there, and may read what it has got.
 	 */
-	if (test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
-	    !rcu_access_pointer(l5_peer(l5)->sk) &&
+	if (l5_end_gone(l5_peer(l5)) &&
 	    (test_bit(L5_END_MAPPED, &own->flags) ||
 	     test_bit(L5_END_MAPPED, &l5_peer(l5)->flags)))
 		l5_conn_revoke_later(l5->conn);
-	if (reset || l5_ring_readable(l5))
-		return true;
-	l5_conn_fin(l5);
-	return false;
+	unread = l5_ring_readable(l5);
+	if (!reset && !unread)
+		l5_conn_fin(l5);
+	/* not before it is known what is unread */
+	l5_conn_drop_begin(l5->conn, l5->end);
+	return reset || unread;
 }
 
 /**

@@ -16,8 +16,10 @@
  *             rings. Referenced by the client's l5_sock and, once paired, by
  *             the listener's pending list and then the accepted l5_sock.
  *             The rings go with the last reference, an RCU grace period
- *             later, whatever is mapped by then; the object itself goes with
- *             the last mapper. Pins keep their pages by themselves.
+ *             later, whatever is mapped by then; what is not unread of them
+ *             goes soon after the first end is closed, see drop.c. The object
+ *             itself goes with the last mapper. Pins keep their pages by
+ *             themselves.
  *   l5_mapper what one process has mapped of one end. Lives as long as its
  *             mappings do, holds the l5_conn and not its rings or a socket,
  *             or it could have a peer pay for as long as it likes. Its end
@@ -51,7 +53,8 @@
  *   mmap_lock                 a copy may fault; mmap() of the rings holds it
  *   l5_end.map_lock           (mutex) the processes that have this end mapped;
  *                             a fault there takes it. The lock of a mailbox's
- *                             mappings is taken at the same place.
+ *                             mappings is taken at the same place. Of both ends
+ *                             at once only by l5_drop(): the closed end's last
  *   l5_end.fill_lock          (mutex) pages of a ring; the client's, then the
  *                             server's
  *   i_mmap_rwsem of a view    its vmas
@@ -189,6 +192,8 @@ extern const char l5_tag_owner;		/* l5_sock, of its bootstrap */
  * @lent_pages: of @npages, those that the other end's payer pays for
  * @late_key: not 0: another host writes this ring, with L5_NOTIFY_ONE
  * @starved: not 0: no memory until the reader is in this page; see pages.c
+ * @dropped: an end is closed, and pages of this ring were given back: it gets
+ *	none any more. Changed under both ends' @map_lock and both @fill_lock
  * @fill_lock: guards @pages and the numbers above against the other end, which
  *	may want the whole ring to map it
  * @state: what its processes see of this end's state, NULL if never mapped
@@ -199,8 +204,10 @@ extern const char l5_tag_owner;		/* l5_sock, of its bootstrap */
  * @lock_wait: the tasks that sleep for a lock word
  * @prod: cursors as loaded from @ctrl, under the l5_sock's tx_lock
  * @tx_bytes: payload written by system calls, under tx_lock
+ * @tx_copy: the page of its own ring that a copy may be writing, see drop.c
  * @cons: cursors into the other end's ring, as loaded from @ctrl, under rx_lock
  * @rx_bytes: payload read by system calls, under rx_lock
+ * @rx_copy: the page of the other end's ring that a copy may be reading
  */
 struct l5_end {
 	struct sock __rcu *sk;
@@ -217,6 +224,7 @@ struct l5_end {
 	u32 lent;
 	u32 lent_pages;
 	u64 late_key;
+	bool dropped;
 	struct mutex fill_lock;
 	struct l5_map_state *state;
 	struct list_head mappers;
@@ -226,8 +234,10 @@ struct l5_end {
 	wait_queue_head_t lock_wait;
 	struct l5_prod prod ____cacheline_aligned_in_smp;
 	u64 tx_bytes;
+	struct page *tx_copy;
 	struct l5_cons cons ____cacheline_aligned_in_smp;
 	u64 rx_bytes;
+	struct page *rx_copy;
 };
 
 /* The connecting end's index in l5_conn.end, and the accepting one's. */
@@ -258,6 +268,10 @@ struct l5_end {
  * @link: keeps the rings alike, see link.h
  * @link_data: the transport's own
  * @revoke: see l5_conn_revoke_later(); has a reference while it is queued
+ * @drop: see l5_conn_drop_later(); has a reference while it is queued
+ * @drop_delay: of the next round, jiffies
+ * @drop_cookie: tells when @dropped may be given back
+ * @dropped: pages that were taken out of the rings, see drop.c; the work's
  * @last: takes the rings out of processes that have them still
  * @rcu: delays the end
  */
@@ -283,6 +297,10 @@ struct l5_conn {
 	const struct l5_link_ops *link;
 	void *link_data;
 	struct work_struct revoke;
+	struct delayed_work drop;
+	unsigned long drop_delay;
+	unsigned long drop_cookie;
+	struct list_head dropped;
 	struct work_struct last;
 	struct rcu_head rcu;
 };

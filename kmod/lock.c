@@ -150,28 +150,47 @@ int l5_ring_lock_wait(struct l5_sock *l5, int dir)
 						   sock_rcvtimeo(sk, false));
 }
 
+/* Return: true if the cursors make no sense. */
+static bool l5_ring_mend_tx(struct l5_end *own, struct l5_end *peer)
+{
+	bool bad = false;
+	u64 *slot;
+
+	/* keeps the page of the word, see drop.c */
+	rcu_read_lock();
+	slot = l5_ring_slot(own, own->prod.tail);
+	if (slot)
+		bad = l5_prod_mend(&own->prod, own->ctrl, peer->ctrl,
+				   slot) < 0;
+	rcu_read_unlock();
+	return bad;
+}
+
+/* Return: true if there was a word to look at. */
+static bool l5_ring_mend_rx(struct l5_end *own, struct l5_end *peer)
+{
+	u64 *slot;
+
+	rcu_read_lock();
+	slot = l5_ring_slot(peer, own->cons.head);
+	if (slot)
+		l5_cons_mend(&own->cons, own->ctrl, slot);
+	rcu_read_unlock();
+	return slot;
+}
+
 /* Load the cursors that the last holder left in the control page. */
 static int l5_ring_load(struct l5_sock *l5, int dir, bool mend)
 {
 	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
-	u64 *slot;
 
-	if (dir == L5_LOCK_TX) {
-		if (l5_prod_load(&own->prod, own->ctrl, peer->ctrl) < 0)
-			return -EPROTO;
-		slot = mend ? l5_ring_slot(own, own->prod.tail) : NULL;
-		if (slot && l5_prod_mend(&own->prod, own->ctrl, peer->ctrl,
-					 slot) < 0)
-			return -EPROTO;
-	} else {
-		if (l5_cons_load(&own->cons, own->ctrl) < 0)
-			return -EPROTO;
-		slot = mend ? l5_ring_slot(peer, own->cons.head) : NULL;
-		if (slot) {
-			l5_cons_mend(&own->cons, own->ctrl, slot);
-			l5_link_freed(l5);
-		}
-	}
+	if (dir == L5_LOCK_TX)
+		return l5_prod_load(&own->prod, own->ctrl, peer->ctrl) < 0 ||
+		       (mend && l5_ring_mend_tx(own, peer)) ? -EPROTO : 0;
+	if (l5_cons_load(&own->cons, own->ctrl) < 0)
+		return -EPROTO;
+	if (mend && l5_ring_mend_rx(own, peer))
+		l5_link_freed(l5);
 	return 0;
 }
 

@@ -157,8 +157,8 @@ static struct l5_mapper *l5_mapper_get(struct l5_sock *l5)
 }
 
 /*
- * The page at a place of the pseudo file. Rings are whole by now; the data
- * repeats after its size.
+ * The page at a place of the pseudo file. Rings are whole by now, unless pages
+ * have been given back; the data repeats after its size.
  */
 static struct page *l5_map_page(struct l5_conn *conn, int end, pgoff_t pgoff)
 {
@@ -193,6 +193,21 @@ static struct l5_end *l5_map_ring(struct l5_mapper *m, unsigned int region)
 }
 
 /*
+ * A ring that nobody writes any more, since an end is closed: its reader sees
+ * the pages that are left, and what is written goes nowhere.
+ */
+static vm_fault_t l5_map_fill_dropped(struct vm_fault *vmf, struct l5_mapper *m,
+				      const struct l5_end *ring)
+{
+	struct page *page = l5_map_page(m->conn, m->end, vmf->pgoff);
+
+	if (ring == &m->conn->end[m->end])
+		return l5_view_scratch(&m->view, vmf, 2);
+	return page ? l5_view_page(vmf, page) :
+		      l5_view_scratch(&m->view, vmf, 0);
+}
+
+/*
  * Fill a region, as a whole if no page is there yet. Pages that are there
  * already stop that: another thread was first, or parts were dropped
  * (MADV_DONTNEED).
@@ -204,6 +219,8 @@ static vm_fault_t l5_map_fill(struct vm_fault *vmf, struct l5_mapper *m)
 	unsigned long addr = vma->vm_start, num;
 	int err = 0;
 
+	if (ring && ring->dropped)
+		return l5_map_fill_dropped(vmf, m, ring);
 	for (; ring && addr < vma->vm_end && !err; addr += ring->size) {
 		num = ring->size >> PAGE_SHIFT;
 		err = vm_insert_pages(vma, addr, ring->pages, &num);
@@ -280,11 +297,12 @@ static int l5_map_prepare(struct l5_sock *l5)
 {
 	struct l5_end *own = l5_own(l5);
 	struct page *page = NULL;
-	int err = 0;
+	int err;
 
-	if (l5_ring_populate(l5->conn, l5->end,
-			     READ_ONCE(l5->ln->ring_kb) << 10))
-		return -ENOMEM;
+	err = l5_ring_populate(l5->conn, l5->end,
+			       READ_ONCE(l5->ln->ring_kb) << 10);
+	if (err)
+		return err;
 	/* not under map_lock: that may take as long as memory is short */
 	if (!READ_ONCE(own->state)) {
 		page = l5_conn_page(l5->conn, l5->end);
@@ -331,10 +349,10 @@ static int l5_map_able(struct l5_sock *l5)
  * @vma: where, and at its offset what the caller wants: L5_MMAP_*
  *
  * Context: mmap_lock held for writing.
- * Return: 0, -ENOTCONN, also if the connection was revoked, -EOPNOTSUPP without
- * rings or to a 32-bit program, -EINVAL if there is no such region or length or
- * without MAP_SHARED, -EACCES for a region that cannot be written or run,
- * -ENOMEM.
+ * Return: 0, -ENOTCONN, also if the connection was revoked, or the peer closed
+ * it and pages have been given back, -EOPNOTSUPP without rings or to a 32-bit
+ * program, -EINVAL if there is no such region or length or without MAP_SHARED,
+ * -EACCES for a region that cannot be written or run, -ENOMEM.
  */
 int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma)
 {

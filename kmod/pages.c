@@ -10,7 +10,8 @@
  * a page that stays in the cache.
  *
  * A process that maps the rings has no use for a page that moves. So once a
- * process maps them both rings are whole: each place has a page, and keeps it.
+ * process maps them both rings are whole: each place has a page, and keeps it
+ * until an end is closed, see drop.c.
  */
 #include <linux/list.h>
 #include <linux/sched/mm.h>
@@ -23,8 +24,8 @@
  * @e: the end that writes the ring
  * @pos: the position
  *
- * Context: any.
- * Return: the page, NULL if it was never written.
+ * Context: any; rcu_read_lock() keeps the page, see drop.c.
+ * Return: the page, NULL if it was never written, or was given back.
  */
 struct page *l5_ring_page(struct l5_end *e, u64 pos)
 {
@@ -42,8 +43,9 @@ struct page *l5_ring_page(struct l5_end *e, u64 pos)
  * @e: the end that writes the ring
  * @pos: the position, a multiple of L5_HDR
  *
- * Context: any.
- * Return: the word, NULL if the writer has not reached the position.
+ * Context: as l5_ring_page().
+ * Return: the word, NULL if the writer has not reached the position, or the
+ * page was given back.
  */
 u64 *l5_ring_slot(struct l5_end *e, u64 pos)
 {
@@ -188,14 +190,16 @@ static int l5_ring_next_page(struct l5_end *e, struct l5_spare *s)
 
 /*
  * Go on to @end, as far as there is memory at hand.
- * Return: 0, -ENOBUFS if there is no more to be had, -EAGAIN if @s lacks memory
- * that is worth trying to get.
+ * Return: 0, also if the ring is not to have pages any more, -ENOBUFS if there
+ * is no more to be had, -EAGAIN if @s lacks memory that is worth trying to get.
  */
 static int l5_ring_grow(struct l5_end *e, struct l5_spare *s, u64 end)
 {
 	int err = 0;
 
 	lockdep_assert_held(&e->fill_lock);
+	if (e->dropped)
+		return 0;
 	l5_ring_place_array(e, &s->pages);
 	if (!e->pages)
 		return -EAGAIN;
@@ -250,14 +254,15 @@ int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len)
 		if (err == -EAGAIN && !spare.payer.acct)
 			l5_spare_payer(&spare, e);
 		next = e->next;
-		have = l5_ring_whole(e) ? len :
+		/* a peer that has closed gets no bytes: they need no pages */
+		have = e->dropped || l5_ring_whole(e) ? len :
 		       min_t(u64, len, (next << PAGE_SHIFT) - pos);
 		mutex_unlock(&e->fill_lock);
 		if (err != -EAGAIN || !l5_spare_get(&spare, e))
 			break;
 	}
 	l5_spare_put(&spare);
-	if (!READ_ONCE(e->pages))
+	if (!READ_ONCE(e->pages) && !READ_ONCE(e->dropped))
 		return -ENOBUFS;
 	if (have >= (int)min(len, 4 * L5_HDR)) {
 		WRITE_ONCE(e->starved, 0);
@@ -444,19 +449,36 @@ static void l5_fill_put(struct l5_fill *f)
 	l5_payer_put(&f->writer);
 }
 
-static void l5_fill_lock(struct l5_conn *conn)
+/**
+ * l5_fill_lock() - have both rings' fill_lock
+ * @conn: the connection
+ */
+void l5_fill_lock(struct l5_conn *conn)
 {
 	mutex_lock(&conn->end[0].fill_lock);
 	mutex_lock_nested(&conn->end[1].fill_lock, SINGLE_DEPTH_NESTING);
 }
 
-static void l5_fill_unlock(struct l5_conn *conn)
+/**
+ * l5_fill_unlock() - undo l5_fill_lock()
+ * @conn: the connection
+ */
+void l5_fill_unlock(struct l5_conn *conn)
 {
 	mutex_unlock(&conn->end[1].fill_lock);
 	mutex_unlock(&conn->end[0].fill_lock);
 }
 
-/* Return: 0, -ENOMEM, or -EAGAIN if an end has another payer by now. */
+/* Have rings lost pages that nobody needs, so that they get none? */
+static bool l5_fill_dropped(const struct l5_conn *conn)
+{
+	return conn->end[0].dropped || conn->end[1].dropped;
+}
+
+/*
+ * Return: 0, -ENOMEM, -EAGAIN if an end has another payer by now, -ENOTCONN if
+ * the rings are not to have pages any more.
+ */
 static int l5_ring_try_populate(struct l5_conn *conn, int by, u32 most)
 {
 	struct l5_payer payer = { };
@@ -464,6 +486,10 @@ static int l5_ring_try_populate(struct l5_conn *conn, int by, u32 most)
 	int err, i;
 
 	l5_fill_lock(conn);
+	if (l5_fill_dropped(conn)) {
+		l5_fill_unlock(conn);
+		return -ENOTCONN;
+	}
 	l5_payer_copy(&payer, &conn->end[by].payer);
 	for (i = 0; i < 2; i++)
 		l5_fill_plan(&f[i], &conn->end[i], &payer, i == by, most);
@@ -478,6 +504,8 @@ static int l5_ring_try_populate(struct l5_conn *conn, int by, u32 most)
 			err = l5_fill_gather(&f[1]);
 		}
 		l5_fill_lock(conn);
+		if (!err && l5_fill_dropped(conn))
+			err = -ENOTCONN;
 		if (!err && (!l5_fill_fits(&f[0], most) ||
 			     !l5_fill_fits(&f[1], most)))
 			err = -EAGAIN;
@@ -504,7 +532,8 @@ static int l5_ring_try_populate(struct l5_conn *conn, int by, u32 most)
  *	is the other end's wish
  *
  * Context: may sleep; the caller may hold the mmap_lock.
- * Return: 0, or -ENOMEM and nothing has changed.
+ * Return: 0, or an error and nothing has changed: -ENOMEM, or -ENOTCONN since
+ * an end is closed and pages were given back.
  */
 int l5_ring_populate(struct l5_conn *conn, int by, u32 most)
 {
@@ -512,5 +541,5 @@ int l5_ring_populate(struct l5_conn *conn, int by, u32 most)
 
 	for (i = 0; i < L5_POPULATE_TRIES && err == -EAGAIN; i++)
 		err = l5_ring_try_populate(conn, by, most >> PAGE_SHIFT);
-	return err ? -ENOMEM : 0;
+	return err == -EAGAIN ? -ENOMEM : err;
 }

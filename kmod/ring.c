@@ -17,14 +17,33 @@
 #include "pages.h"
 #include "ring.h"
 
-/* Copy between a ring and an iterator page by page; short if a copy faults. */
+/*
+ * The page at a position, for a copy, which may sleep. The page is kept until
+ * @copy says something else; see drop.c.
+ */
+static struct page *l5_ring_hold(struct l5_end *e, u64 pos, struct page **copy)
+{
+	struct page *page;
+
+	rcu_read_lock();
+	page = l5_ring_page(e, pos);
+	WRITE_ONCE(*copy, page);
+	rcu_read_unlock();
+	return page;
+}
+
+/*
+ * Copy between a ring and an iterator page by page; short if a copy faults, or
+ * a page is not there. @copy is that of the end and direction whose lock is
+ * held.
+ */
 static u32 l5_ring_copy(struct l5_end *e, u64 pos, u32 len,
-			struct iov_iter *iter, bool in)
+			struct iov_iter *iter, struct page **copy, bool in)
 {
 	u32 done = 0;
 
 	while (done < len) {
-		struct page *page = l5_ring_page(e, pos + done);
+		struct page *page = l5_ring_hold(e, pos + done, copy);
 		u32 off = offset_in_page(pos + done);
 		u32 part = min_t(u32, len - done, PAGE_SIZE - off);
 		u32 n;
@@ -40,7 +59,48 @@ static u32 l5_ring_copy(struct l5_end *e, u64 pos, u32 len,
 		if (n < part)
 			break;
 	}
+	/* AT, pairs with AS */
+	smp_store_release(copy, NULL);
 	return done;
+}
+
+static u32 l5_ring_copy_in(struct l5_end *own, u64 pos, u32 len,
+			   struct iov_iter *from)
+{
+	return l5_ring_copy(own, pos, len, from, &own->tx_copy, true);
+}
+
+static u32 l5_ring_copy_out(struct l5_end *own, struct l5_end *ring, u64 pos,
+			    u32 len, struct iov_iter *to)
+{
+	return l5_ring_copy(ring, pos, len, to, &own->rx_copy, false);
+}
+
+/*
+ * Why was a copy out of a ring short at a position? Its page may be gone since
+ * an end is closed: the reader has moved its cursor back, or it is that end.
+ */
+static int l5_ring_short(struct l5_end *ring, u64 pos)
+{
+	return READ_ONCE(ring->dropped) && !l5_ring_page(ring, pos) ?
+	       -ECONNRESET : -EFAULT;
+}
+
+/*
+ * Publish a record whose payload is in place. If the peer is closed, and the
+ * pages have been given back, it is published to nobody.
+ */
+static void l5_ring_publish(struct l5_end *own, u32 len)
+{
+	u64 pos = own->prod.tail, nowhere;
+	u64 *slot, *next;
+
+	rcu_read_lock();
+	slot = l5_ring_slot(own, pos);
+	next = l5_ring_slot(own, pos + l5_rec_size(len));
+	l5_prod_publish(&own->prod, own->ctrl, slot ?: &nowhere,
+			next ?: &nowhere, len);
+	rcu_read_unlock();
 }
 
 /**
@@ -129,15 +189,18 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 	if (err < 0)
 		return err;
 	len = min_t(int, len, err - 2 * L5_HDR);
-	err = l5_ring_copy(own, pos + L5_HDR, len, from, true);
-	if (err < len) {
-		iov_iter_revert(from, err);
-		return -EFAULT;
+	err = l5_ring_copy_in(own, pos + L5_HDR, len, from);
+	if (unlikely(err < len)) {
+		if (!READ_ONCE(own->dropped)) {
+			iov_iter_revert(from, err);
+			return -EFAULT;
+		}
+		/* the peer has closed: there is no place for the rest */
+		iov_iter_advance(from, len - err);
 	}
 	own->tx_bytes += len;
 	l5_store(&own->ctrl->tx_bytes, l5_load(&own->ctrl->tx_bytes) + len);
-	l5_prod_publish(&own->prod, own->ctrl, l5_ring_slot(own, pos),
-			l5_ring_slot(own, pos + l5_rec_size(len)), len);
+	l5_ring_publish(own, len);
 	l5_count(l5, L5_STAT_BYTES_TX, len);
 
 	l5_link_published(l5->conn, l5->end);
@@ -225,12 +288,14 @@ static bool l5_ring_late(struct l5_end *ring, u64 pos, u64 *slot)
  */
 static int l5_ring_next(struct l5_end *ring, struct l5_cons *c)
 {
-	u64 *slot = l5_ring_slot(ring, c->head);
-	int ret;
+	u64 *slot;
+	int ret = 0;
 
-	if (!slot || (ring->late_key && l5_ring_late(ring, c->head, slot)))
-		return 0;
-	ret = l5_cons_peek(c, slot);
+	rcu_read_lock();
+	slot = l5_ring_slot(ring, c->head);
+	if (slot && !(ring->late_key && l5_ring_late(ring, c->head, slot)))
+		ret = l5_cons_peek(c, slot);
+	rcu_read_unlock();
 	return ret < 0 ? -EPROTO : ret;
 }
 
@@ -274,7 +339,8 @@ static bool l5_ring_spoilt(const struct l5_end *own)
  *
  * Context: may sleep.
  * Return: bytes taken, -EAGAIN if the ring is empty, -EFAULT, -EPROTO,
- * -ECONNRESET if the connection was revoked.
+ * -ECONNRESET if the connection was revoked, or what is to be read is gone since
+ * an end is closed.
  */
 ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		     bool discard)
@@ -288,15 +354,15 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 	lockdep_assert_held(&l5->rx_lock);
 	while ((err = l5_ring_payload(l5)) > 0) {
 		u32 part = min_t(size_t, len - done, c->len - c->off), n = part;
+		u64 pos = c->head + L5_HDR + c->off;
 
 		if (!part)
 			break;
 		if (!discard)
-			n = l5_ring_copy(ring, c->head + L5_HDR + c->off, part,
-					 to, false);
+			n = l5_ring_copy_out(own, ring, pos, part, to);
 		if (n < part) {
 			iov_iter_revert(to, n);
-			err = -EFAULT;
+			err = l5_ring_short(ring, pos + n);
 			break;
 		}
 		if (l5_ring_spoilt(own)) {
@@ -370,6 +436,7 @@ ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 	walk = *c;
 	for (; err > 0; err = l5_ring_walk(ring, &walk, start)) {
 		u32 left = walk.len - walk.off, part, n;
+		u64 pos;
 
 		/* records may be as small as the peer likes */
 		cond_resched();
@@ -384,12 +451,11 @@ ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 		walk.off += skip;
 		part = min_t(size_t, len - done, left - skip);
 		skip = 0;
-		n = discard ? 0 : l5_ring_copy(ring,
-					       walk.head + L5_HDR + walk.off,
-					       part, to, false);
+		pos = walk.head + L5_HDR + walk.off;
+		n = discard ? 0 : l5_ring_copy_out(own, ring, pos, part, to);
 		if (n < part && !discard) {
 			if (!done)
-				return -EFAULT;
+				return l5_ring_short(ring, pos + n);
 			iov_iter_revert(to, n);
 			return done;
 		}
@@ -514,13 +580,16 @@ bool l5_ring_readable(struct l5_sock *l5)
 {
 	u64 head = l5_load(&l5_own(l5)->ctrl->rx_head);
 	struct l5_end *ring = l5_peer(l5);
+	bool ret = false;
 	u64 *slot;
 
 	head &= ~(u64)(L5_HDR - 1);
+	rcu_read_lock();
 	slot = l5_ring_slot(ring, head);
-	if (!slot || (ring->late_key && l5_ring_late(ring, head, slot)))
-		return false;
-	return READ_ONCE(*slot);
+	if (slot && !(ring->late_key && l5_ring_late(ring, head, slot)))
+		ret = READ_ONCE(*slot);
+	rcu_read_unlock();
+	return ret;
 }
 
 /**

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: the pages that are of no more use once one end of a connection is
+ * closed.
+ *
+ * Rings are charged to the processes that write and map them, and the end that
+ * stays may stay for as long as it likes. So the end that has closed is not to
+ * pay until then: nobody will read what the other end writes, and of what the
+ * closed end wrote nothing counts but what is unread. Those pages go. The
+ * connection goes on as before, and never gets pages again.
+ *
+ * The end that stays uses the rings meanwhile, and nothing can make it stop: a
+ * call of it may be in the middle of a copy, in a page fault that takes as long
+ * as its process likes. So no lock of a direction is taken here. Instead
+ *
+ *   - each place that had a page is empty from now on, and each user of a place
+ *     copes with that: a reader finds no record there, a writer writes to
+ *     nobody, as it would had its peer closed a moment later;
+ *   - a look at a page is under rcu_read_lock(), and pages are given back after
+ *     a grace period;
+ *   - a copy, which may sleep, says in tx_copy or rx_copy of its end which
+ *     page it has, while it is still under rcu_read_lock(). So after the grace
+ *     period it is known which pages are in use, and no other page will be.
+ *     Such a page waits until the copy is over: two of an end at most, a
+ *     sender's and a receiver's;
+ *   - processes lose the pages from their mappings, and get pages of zeros at
+ *     the next access, as for l5_map_revoke().
+ *
+ * A reader only moves on, so the pages before its cursor are dead, and the
+ * cursor need not be stable. A process that moves it back harms its own stream.
+ */
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/rcupdate.h>
+
+#include "drop.h"
+#include "mapper.h"
+#include "pages.h"
+
+/*
+ * Both ends' mappings and pages. The closed end's mappings last: its processes
+ * do not wait for a lock while this waits for the other end's processes.
+ */
+static void l5_drop_lock(struct l5_conn *conn, int closed)
+{
+	mutex_lock(&conn->end[!closed].map_lock);
+	mutex_lock_nested(&conn->end[closed].map_lock, SINGLE_DEPTH_NESTING);
+	l5_fill_lock(conn);
+}
+
+static void l5_drop_unlock(struct l5_conn *conn, int closed)
+{
+	l5_fill_unlock(conn);
+	mutex_unlock(&conn->end[closed].map_lock);
+	mutex_unlock(&conn->end[!closed].map_lock);
+}
+
+/* Take all pages out of the mappings of an end; faults bring back some. */
+static void l5_drop_zap(struct l5_end *e)
+{
+	struct l5_mapper *m;
+
+	lockdep_assert_held(&e->map_lock);
+	list_for_each_entry(m, &e->mappers, view.node)
+		l5_view_zap(&m->view);
+}
+
+/* Give back what was granted for @n pages of a ring that it has no more. */
+static void l5_drop_account(struct l5_conn *conn, int ring, u32 n)
+{
+	struct l5_end *e = &conn->end[ring], *other = &conn->end[!ring];
+	u32 own = min(n, e->npages - e->lent_pages);
+	u32 rest = n - own, cut;
+
+	lockdep_assert_held(&e->fill_lock);
+	lockdep_assert_held(&other->fill_lock);
+	atomic_long_sub(own, &e->payer.acct->pages);
+	atomic_long_sub(rest, &other->payer.acct->pages);
+	WRITE_ONCE(e->npages, e->npages - n);
+	e->lent_pages -= rest;
+
+	cut = e->granted - max_t(u32, e->npages, L5_GRANT);
+	own = min(cut, e->granted - e->lent - L5_GRANT);
+	rest = cut - own;
+	l5_unreserve(&e->payer, own);
+	l5_unreserve(&other->payer, rest);
+	e->granted -= cut;
+	e->lent -= rest;
+}
+
+/* Take pages out of a ring, but for @keep places from the page @first on. */
+static void l5_drop_pages(struct l5_conn *conn, int ring, u64 first, u64 keep)
+{
+	struct l5_end *e = &conn->end[ring];
+	u32 places = e->size >> PAGE_SHIFT, i, n = 0;
+
+	for (i = 0; e->pages && i < places; i++) {
+		struct page *page = e->pages[i];
+
+		if (!page || ((i - (u32)first) & (places - 1)) < keep)
+			continue;
+		WRITE_ONCE(e->pages[i], NULL);
+		list_add(&page->lru, &conn->dropped);
+		n++;
+	}
+	if (!n)
+		return;
+	l5_drop_account(conn, ring, n);
+	/* the writer's processes have lost theirs already */
+	l5_drop_zap(&conn->end[!ring]);
+}
+
+/*
+ * Nobody writes a ring any more. From now on its writer's processes write to
+ * nobody, all at once: one that has lost the page of a payload waits in a fault
+ * until it has lost that of the header, too.
+ */
+static void l5_drop_begin(struct l5_end *e)
+{
+	if (e->dropped)
+		return;
+	WRITE_ONCE(e->dropped, true);
+	l5_drop_zap(e);
+}
+
+/*
+ * Where the records of a closed end end: its cursor, or one record later if its
+ * last process died before it could move that.
+ */
+static u64 l5_drop_tail(struct l5_end *e)
+{
+	u64 tail = l5_load(&e->ctrl->tx_tail) & ~(u64)(L5_HDR - 1);
+	u64 *slot = l5_ring_slot(e, tail);
+	u64 hdr = slot ? READ_ONCE(*slot) : 0;
+
+	return l5_rec_valid(e->size, hdr) ? tail + l5_rec_size((u32)hdr) : tail;
+}
+
+/*
+ * Take out what is not needed.
+ * Return: true if there are unread pages, so that it is worth trying again.
+ */
+static bool l5_drop_take(struct l5_conn *conn, int closed)
+{
+	struct l5_end *e = &conn->end[closed];
+	u64 head, tail;
+	bool unread;
+
+	l5_drop_lock(conn, closed);
+	l5_drop_begin(&conn->end[!closed]);
+	l5_drop_begin(e);
+	l5_drop_pages(conn, !closed, 0, 0);
+	tail = l5_drop_tail(e);
+	/* C, pairs with D, or with a reader that has left the pages before */
+	head = l5_load_acquire(&conn->end[!closed].ctrl->rx_head);
+	unread = head != tail && tail - head <= e->size;
+	if (unread)
+		l5_drop_pages(conn, closed, head >> PAGE_SHIFT,
+			      (tail >> PAGE_SHIFT) - (head >> PAGE_SHIFT) + 1);
+	else
+		l5_drop_pages(conn, closed, 0, 0);
+	l5_drop_unlock(conn, closed);
+	return unread;
+}
+
+/* Is a page in use by a copy that began before it was taken out? */
+static bool l5_drop_busy(const struct l5_conn *conn, const struct page *page)
+{
+	int i;
+
+	/* AS, pairs with AT: the copy is over before the page is given back */
+	for (i = 0; i < 2; i++)
+		if (smp_load_acquire(&conn->end[i].tx_copy) == page ||
+		    smp_load_acquire(&conn->end[i].rx_copy) == page)
+			return true;
+	return false;
+}
+
+/* A grace period is over: give back what is in nobody's use. */
+static void l5_drop_put(struct l5_conn *conn)
+{
+	struct page *page, *tmp;
+
+	list_for_each_entry_safe(page, tmp, &conn->dropped, lru) {
+		if (l5_drop_busy(conn, page))
+			continue;
+		list_del(&page->lru);
+		put_page(page);
+	}
+}
+
+/**
+ * l5_drop() - give back pages that are of no more use
+ * @conn: a connection of two ends on one host, with a reference; one call at a
+ *	time
+ * @closed: the end whose socket is released; its calls are over
+ * @wait: wait for the grace period
+ *
+ * Context: may sleep.
+ * Return: true if it is to be called again after a while, since there is
+ * something that is not given back yet, or not read.
+ */
+bool l5_drop(struct l5_conn *conn, int closed, bool wait)
+{
+	bool unread = true;
+
+	if (!list_empty(&conn->dropped) &&
+	    poll_state_synchronize_rcu(conn->drop_cookie))
+		l5_drop_put(conn);
+	if (list_empty(&conn->dropped)) {
+		unread = l5_drop_take(conn, closed);
+		conn->drop_cookie = start_poll_synchronize_rcu();
+	}
+	if (!list_empty(&conn->dropped) && wait) {
+		cond_synchronize_rcu(conn->drop_cookie);
+		l5_drop_put(conn);
+	}
+	return unread || !list_empty(&conn->dropped);
+}
+
+/**
+ * l5_drop_free() - give back all that l5_drop() has not given back
+ * @conn: the connection, in nobody's use any more
+ *
+ * Context: any.
+ */
+void l5_drop_free(struct l5_conn *conn)
+{
+	struct page *page, *tmp;
+
+	list_for_each_entry_safe(page, tmp, &conn->dropped, lru) {
+		list_del(&page->lru);
+		put_page(page);
+	}
+}

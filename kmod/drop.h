@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Pages that a connection no longer needs once one end is closed. */
+#ifndef L5_DROP_H
+#define L5_DROP_H
+
+#include "l5.h"
+
+bool l5_drop(struct l5_conn *conn, int closed, bool wait);
+void l5_drop_free(struct l5_conn *conn);
+
+#endif /* L5_DROP_H */
