@@ -256,7 +256,7 @@ static void l5_conn_drop_begin(struct l5_conn *conn, int closed)
 {
 	const struct l5_end *open = &conn->end[!closed];
 
-	if (conn->link != &l5_shm_link)
+	if (!conn->link->drops)
 		return;
 	if (l5_end_gone(open))
 		l5_conn_drop_cancel(conn);

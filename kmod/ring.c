@@ -339,8 +339,8 @@ static bool l5_ring_spoilt(const struct l5_end *own)
  *
  * Context: may sleep.
  * Return: bytes taken, -EAGAIN if the ring is empty, -EFAULT, -EPROTO,
- * -ECONNRESET if the connection was revoked, or what is to be read is gone since
- * an end is closed.
+ * -ECONNRESET if the connection was revoked, or what is to be read is gone
+ * since an end is closed.
  */
 ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		     bool discard)

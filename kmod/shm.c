@@ -58,6 +58,7 @@ static bool l5_shm_peer_released(const struct l5_sock *l5)
 const struct l5_link_ops l5_shm_link = {
 	.transport	= L5_TRANSPORT_SHM,
 	.name		= "shm",
+	.drops		= true,
 	.published	= l5_shm_published,
 	.freed		= l5_shm_freed,
 	.ring		= l5_shm_ring,
