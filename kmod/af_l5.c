@@ -244,9 +244,14 @@ static int __init l5_init(void)
 	l5_wq = alloc_workqueue("l5", WQ_UNBOUND, 0);
 	if (!l5_wq)
 		return -ENOMEM;
+	/* apart: this work may wait for a process that lacks memory */
+	err = -ENOMEM;
+	l5_drop_wq = alloc_workqueue("l5_drop", WQ_UNBOUND, WQ_MAX_ACTIVE);
+	if (!l5_drop_wq)
+		goto err_wq;
 	err = proto_register(&l5_proto, 1);
 	if (err)
-		goto err_wq;
+		goto err_drop_wq;
 	err = l5_revoke_init();
 	if (err)
 		goto err_proto;
@@ -282,6 +287,8 @@ err_revoke:
 	l5_revoke_exit();
 err_proto:
 	proto_unregister(&l5_proto);
+err_drop_wq:
+	destroy_workqueue(l5_drop_wq);
 err_wq:
 	destroy_workqueue(l5_wq);
 	return err;
@@ -295,12 +302,14 @@ static void __exit l5_exit(void)
 	l5_unix_exit();
 	l5_transport_exit();
 	/* the last instructions of a work item may still be to run */
+	flush_workqueue(l5_drop_wq);
 	flush_workqueue(l5_wq);
 	/* connections and sockets end by RCU callbacks of ours */
 	rcu_barrier();
 	l5_net_exit();
 	l5_revoke_exit();
 	proto_unregister(&l5_proto);
+	destroy_workqueue(l5_drop_wq);
 	destroy_workqueue(l5_wq);
 }
 

@@ -205,10 +205,30 @@ static bool l5_end_gone(const struct l5_end *e)
 /* The longest wait until it is seen that bytes have been read */
 #define L5_DROP_LAST	(8 * HZ)
 
-static void l5_conn_drop_cancel(struct l5_conn *conn)
+static void l5_conn_drop_queue(struct l5_conn *conn, unsigned long delay)
 {
-	if (cancel_delayed_work(&conn->drop))
+	refcount_inc(&conn->ref);
+	if (mod_delayed_work(l5_drop_wq, &conn->drop, delay))
 		l5_conn_put(conn);
+}
+
+/*
+ * Both ends are gone, so no timer is to be left, or it might outlive the
+ * module. If a socket that was disconnected keeps the connection, all pages go
+ * now; else they go with the connection.
+ */
+static void l5_conn_drop_last(struct l5_conn *conn)
+{
+	if (test_bit(L5_END_KEPT, &conn->end[0].flags) ||
+	    test_bit(L5_END_KEPT, &conn->end[1].flags))
+		l5_conn_drop_queue(conn, 0);
+	else if (cancel_delayed_work(&conn->drop))
+		l5_conn_put(conn);
+}
+
+static bool l5_conn_gone(const struct l5_conn *conn)
+{
+	return l5_end_gone(&conn->end[0]) && l5_end_gone(&conn->end[1]);
 }
 
 /*
@@ -218,16 +238,14 @@ static void l5_conn_drop_cancel(struct l5_conn *conn)
  */
 static void l5_conn_drop_later(struct l5_conn *conn, unsigned long delay)
 {
-	refcount_inc(&conn->ref);
-	if (!queue_delayed_work(l5_wq, &conn->drop, delay))
-		l5_conn_put(conn);
+	l5_conn_drop_queue(conn, delay);
 	/*
 	 * AU, pairs with L: an end that closes now finds the work queued, or we
 	 * see the end closed.
 	 */
 	smp_mb();
-	if (l5_end_gone(&conn->end[0]) && l5_end_gone(&conn->end[1]))
-		l5_conn_drop_cancel(conn);
+	if (l5_conn_gone(conn))
+		l5_conn_drop_last(conn);
 }
 
 static void l5_conn_drop_work(struct work_struct *work)
@@ -236,30 +254,35 @@ static void l5_conn_drop_work(struct work_struct *work)
 					    struct l5_conn, drop);
 	int closed = l5_end_gone(&conn->end[L5_CLIENT]) ? L5_CLIENT : L5_SERVER;
 	const struct l5_end *open = &conn->end[!closed];
-	bool more;
 
-	if (l5_end_gone(open))
-		goto out;
-	/* an end that is not accepted yet has no calls, and asks again */
-	more = l5_drop(conn, closed, !rcu_access_pointer(open->sk));
-	if (more && rcu_access_pointer(open->sk)) {
+	if (l5_conn_gone(conn)) {
+		l5_drop_all(conn);
+	} else if (!rcu_access_pointer(open->sk)) {
+		/* not accepted yet: it has no calls, and asks again then */
+		l5_drop_now(conn, closed);
+	} else if (l5_drop(conn, closed)) {
 		l5_conn_drop_later(conn, conn->drop_delay);
 		conn->drop_delay = min_t(unsigned long, 2 * conn->drop_delay,
 					 L5_DROP_LAST);
 	}
-out:
 	l5_conn_put(conn);
 }
 
-/* An end has closed: see to the pages that it does not need any more. */
-static void l5_conn_drop_begin(struct l5_conn *conn, int closed)
+/**
+ * l5_conn_closed() - an end has closed: see to the pages that it does not need
+ * @conn: the connection
+ * @closed: the end, L5_END_CLOSED is set
+ *
+ * Context: may sleep.
+ */
+void l5_conn_closed(struct l5_conn *conn, int closed)
 {
 	const struct l5_end *open = &conn->end[!closed];
 
 	if (!conn->link->drops)
 		return;
 	if (l5_end_gone(open))
-		l5_conn_drop_cancel(conn);
+		l5_conn_drop_last(conn);
 	else
 		l5_conn_drop_later(conn, rcu_access_pointer(open->sk) ?
 					 L5_DROP_FIRST : 0);
@@ -511,7 +534,7 @@ void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5)
 	 */
 	smp_mb();
 	if (l5_end_gone(&conn->end[!end]))
-		l5_conn_drop_begin(conn, !end);
+		l5_conn_closed(conn, !end);
 }
 
 /* More than a connection moves in a year. */
@@ -568,7 +591,7 @@ bool l5_conn_close(struct l5_sock *l5, bool reset)
 	if (!reset && !unread)
 		l5_conn_fin(l5);
 	/* not before it is known what is unread */
-	l5_conn_drop_begin(l5->conn, l5->end);
+	l5_conn_closed(l5->conn, l5->end);
 	return reset || unread;
 }
 

@@ -19,6 +19,7 @@ void l5_conn_accepted(struct l5_conn *conn, struct l5_net *ln);
 void l5_conn_wishes(struct l5_conn *conn, const struct sock *sk);
 u32 l5_conn_wish(const struct l5_conn *conn, bool tx);
 void l5_conn_attach(struct l5_conn *conn, int end, struct l5_sock *l5);
+void l5_conn_closed(struct l5_conn *conn, int closed);
 bool l5_conn_close(struct l5_sock *l5, bool reset);
 void l5_conn_fin(struct l5_sock *l5);
 

@@ -233,6 +233,7 @@ static void l5_unconnected(struct l5_sock *l5)
 	lock_sock(bsk);
 	l5_rdv_cancel(l5);
 	if (l5_state(l5) == L5_RINGS || l5_state(l5) == L5_MOVING) {
+		set_bit(L5_END_KEPT, &l5_own(l5)->flags);
 		l5_conn_close(l5, true);
 		WRITE_ONCE(l5->nopair, L5_REASON_CONNECT);
 	}

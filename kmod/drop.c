@@ -29,6 +29,7 @@
  * A reader only moves on, so the pages before its cursor are dead, and the
  * cursor need not be stable. A process that moves it back harms its own stream.
  */
+#include <linux/delay.h>
 #include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
@@ -37,22 +38,33 @@
 #include "mapper.h"
 #include "pages.h"
 
+/* Tries to have the mappings of both ends, if nobody asks again */
+#define L5_DROP_TRIES	50
+/* Between two of them, ms */
+#define L5_DROP_NAP	20
+
 /*
- * Both ends' mappings and pages. The closed end's mappings last: its processes
- * do not wait for a lock while this waits for the other end's processes.
+ * Both ends' mappings and pages. A fault of an end's processes holds its
+ * map_lock for as long as memory is short for them. So nobody has one map_lock
+ * and sleeps for the other: the processes of one end do not wait for those of
+ * the other.
  */
-static void l5_drop_lock(struct l5_conn *conn, int closed)
+static bool l5_drop_trylock(struct l5_conn *conn, int first)
 {
-	mutex_lock(&conn->end[!closed].map_lock);
-	mutex_lock_nested(&conn->end[closed].map_lock, SINGLE_DEPTH_NESTING);
+	mutex_lock(&conn->end[first].map_lock);
+	if (!mutex_trylock(&conn->end[!first].map_lock)) {
+		mutex_unlock(&conn->end[first].map_lock);
+		return false;
+	}
 	l5_fill_lock(conn);
+	return true;
 }
 
-static void l5_drop_unlock(struct l5_conn *conn, int closed)
+static void l5_drop_unlock(struct l5_conn *conn)
 {
 	l5_fill_unlock(conn);
-	mutex_unlock(&conn->end[closed].map_lock);
-	mutex_unlock(&conn->end[!closed].map_lock);
+	mutex_unlock(&conn->end[0].map_lock);
+	mutex_unlock(&conn->end[1].map_lock);
 }
 
 /* Take all pages out of the mappings of an end; faults bring back some. */
@@ -99,7 +111,8 @@ static void l5_drop_pages(struct l5_conn *conn, int ring, u64 first, u64 keep)
 
 		if (!page || ((i - (u32)first) & (places - 1)) < keep)
 			continue;
-		WRITE_ONCE(e->pages[i], NULL);
+		/* AV, pairs with O: a writer that misses it sees @dropped */
+		smp_store_release(&e->pages[i], NULL);
 		list_add(&page->lru, &conn->dropped);
 		n++;
 	}
@@ -113,7 +126,8 @@ static void l5_drop_pages(struct l5_conn *conn, int ring, u64 first, u64 keep)
 /*
  * Nobody writes a ring any more. From now on its writer's processes write to
  * nobody, all at once: one that has lost the page of a payload waits in a fault
- * until it has lost that of the header, too.
+ * until it has lost that of the header, too. A system call publishes under
+ * rcu_read_lock() if it sees that nothing was dropped.
  */
 static void l5_drop_begin(struct l5_end *e)
 {
@@ -137,20 +151,16 @@ static u64 l5_drop_tail(struct l5_end *e)
 }
 
 /*
- * Take out what is not needed.
+ * Take out what is not needed of the ring that a closed end wrote. A grace
+ * period has passed since it was dropped, so it has its last record.
  * Return: true if there are unread pages, so that it is worth trying again.
  */
-static bool l5_drop_take(struct l5_conn *conn, int closed)
+static bool l5_drop_trim(struct l5_conn *conn, int closed)
 {
 	struct l5_end *e = &conn->end[closed];
-	u64 head, tail;
+	u64 head, tail = l5_drop_tail(e);
 	bool unread;
 
-	l5_drop_lock(conn, closed);
-	l5_drop_begin(&conn->end[!closed]);
-	l5_drop_begin(e);
-	l5_drop_pages(conn, !closed, 0, 0);
-	tail = l5_drop_tail(e);
 	/* C, pairs with D, or with a reader that has left the pages before */
 	head = l5_load_acquire(&conn->end[!closed].ctrl->rx_head);
 	unread = head != tail && tail - head <= e->size;
@@ -159,7 +169,6 @@ static bool l5_drop_take(struct l5_conn *conn, int closed)
 			      (tail >> PAGE_SHIFT) - (head >> PAGE_SHIFT) + 1);
 	else
 		l5_drop_pages(conn, closed, 0, 0);
-	l5_drop_unlock(conn, closed);
 	return unread;
 }
 
@@ -189,33 +198,98 @@ static void l5_drop_put(struct l5_conn *conn)
 	}
 }
 
+/*
+ * One step: the first ends the rings and takes all of that which nobody will
+ * read, the next ones take what has been read of the other. The locks are ours.
+ * Return: true if there is a next one.
+ */
+static bool l5_drop_step(struct l5_conn *conn, int closed)
+{
+	bool more = true;
+
+	if (conn->end[closed].dropped) {
+		more = l5_drop_trim(conn, closed);
+	} else {
+		l5_drop_begin(&conn->end[!closed]);
+		l5_drop_begin(&conn->end[closed]);
+		l5_drop_pages(conn, !closed, 0, 0);
+	}
+	conn->drop_cookie = start_poll_synchronize_rcu();
+	return more;
+}
+
 /**
  * l5_drop() - give back pages that are of no more use
  * @conn: a connection of two ends on one host, with a reference; one call at a
- *	time
- * @closed: the end whose socket is released; its calls are over
- * @wait: wait for the grace period
+ *	time of this or of the next two
+ * @closed: the end whose socket is released, or disconnected
  *
  * Context: may sleep.
  * Return: true if it is to be called again after a while, since there is
  * something that is not given back yet, or not read.
  */
-bool l5_drop(struct l5_conn *conn, int closed, bool wait)
+bool l5_drop(struct l5_conn *conn, int closed)
 {
-	bool unread = true;
+	bool more;
 
-	if (!list_empty(&conn->dropped) &&
-	    poll_state_synchronize_rcu(conn->drop_cookie))
+	if (conn->end[closed].dropped) {
+		if (!poll_state_synchronize_rcu(conn->drop_cookie))
+			return true;
 		l5_drop_put(conn);
-	if (list_empty(&conn->dropped)) {
-		unread = l5_drop_take(conn, closed);
-		conn->drop_cookie = start_poll_synchronize_rcu();
 	}
-	if (!list_empty(&conn->dropped) && wait) {
+	if (!l5_drop_trylock(conn, !closed))
+		return true;
+	more = l5_drop_step(conn, closed);
+	l5_drop_unlock(conn);
+	return more || !list_empty(&conn->dropped);
+}
+
+/**
+ * l5_drop_now() - the same, all at once: nobody calls again
+ * @conn: a connection of which the other end is not accepted
+ * @closed: the end whose socket is released, or disconnected
+ *
+ * An end that is accepted meanwhile sees to it that there is a next call.
+ *
+ * Context: may sleep.
+ */
+void l5_drop_now(struct l5_conn *conn, int closed)
+{
+	int i;
+
+	for (i = 0; i < 2 && l5_drop_trylock(conn, closed); i++) {
+		l5_drop_step(conn, closed);
+		l5_drop_unlock(conn);
 		cond_synchronize_rcu(conn->drop_cookie);
 		l5_drop_put(conn);
 	}
-	return unread || !list_empty(&conn->dropped);
+}
+
+/**
+ * l5_drop_all() - give back all pages of both rings
+ * @conn: a connection that has no ends any more, and that a socket keeps that
+ *	was disconnected
+ *
+ * Calls of that socket may still be in the middle of a copy.
+ *
+ * Context: may sleep.
+ */
+void l5_drop_all(struct l5_conn *conn)
+{
+	int i;
+
+	for (i = 0; !l5_drop_trylock(conn, L5_CLIENT); i++) {
+		if (i == L5_DROP_TRIES)
+			return;
+		msleep(L5_DROP_NAP);
+	}
+	for (i = 0; i < 2; i++)
+		l5_drop_begin(&conn->end[i]);
+	for (i = 0; i < 2; i++)
+		l5_drop_pages(conn, i, 0, 0);
+	l5_drop_unlock(conn);
+	synchronize_rcu();
+	l5_drop_put(conn);
 }
 
 /**

@@ -5,7 +5,9 @@
 
 #include "l5.h"
 
-bool l5_drop(struct l5_conn *conn, int closed, bool wait);
+bool l5_drop(struct l5_conn *conn, int closed);
+void l5_drop_now(struct l5_conn *conn, int closed);
+void l5_drop_all(struct l5_conn *conn);
 void l5_drop_free(struct l5_conn *conn);
 
 #endif /* L5_DROP_H */

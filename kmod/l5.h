@@ -54,7 +54,7 @@
  *   l5_end.map_lock           (mutex) the processes that have this end mapped;
  *                             a fault there takes it. The lock of a mailbox's
  *                             mappings is taken at the same place. Of both ends
- *                             at once only by l5_drop(): the closed end's last
+ *                             at once only by l5_drop(), which sleeps for one
  *   l5_end.fill_lock          (mutex) pages of a ring; the client's, then the
  *                             server's
  *   i_mmap_rwsem of a view    its vmas
@@ -173,6 +173,7 @@ extern const char l5_tag_owner;		/* l5_sock, of its bootstrap */
 #define L5_END_REVOKED	5	/* records in the rings may be half written */
 #define L5_END_CUT	6	/* sends no more, by an administrator's word */
 #define L5_END_TOLD	7	/* a call has had the reset */
+#define L5_END_KEPT	8	/* disconnected: a socket keeps it all the same */
 
 /**
  * struct l5_end - one end of a connection: what it writes, what it has read

@@ -511,6 +511,10 @@ static int l5_ring_try_populate(struct l5_conn *conn, int by, u32 most)
 			err = -EAGAIN;
 		for (i = 0; i < 2 && !err; i++)
 			l5_fill_done(&f[i]);
+		/* what two ends want at a time may be there once */
+		if (err == -ENOMEM && l5_ring_whole(&conn->end[0]) &&
+		    l5_ring_whole(&conn->end[1]))
+			err = 0;
 		l5_fill_unlock(conn);
 	} else {
 		err = 0;

@@ -598,6 +598,7 @@ void l5_rdv_close(struct l5_sock *listener)
 			listener->bops->child_abort(listener, conn->child,
 						    ECONNABORTED);
 		sock_put(conn->child);
+		l5_conn_closed(conn, L5_SERVER);
 		l5_conn_put(conn);
 	}
 }

@@ -27,7 +27,8 @@ static struct page *l5_ring_hold(struct l5_end *e, u64 pos, struct page **copy)
 
 	rcu_read_lock();
 	page = l5_ring_page(e, pos);
-	WRITE_ONCE(*copy, page);
+	/* AT, pairs with AS: the copy of the page before is over */
+	smp_store_release(copy, page);
 	rcu_read_unlock();
 	return page;
 }
@@ -93,11 +94,14 @@ static int l5_ring_short(struct l5_end *ring, u64 pos)
 static void l5_ring_publish(struct l5_end *own, u32 len)
 {
 	u64 pos = own->prod.tail, nowhere;
-	u64 *slot, *next;
+	u64 *slot = NULL, *next = NULL;
 
 	rcu_read_lock();
-	slot = l5_ring_slot(own, pos);
-	next = l5_ring_slot(own, pos + l5_rec_size(len));
+	/* its payload may be gone; l5_drop() waits for us if it is not */
+	if (likely(!READ_ONCE(own->dropped))) {
+		slot = l5_ring_slot(own, pos);
+		next = l5_ring_slot(own, pos + l5_rec_size(len));
+	}
 	l5_prod_publish(&own->prod, own->ctrl, slot ?: &nowhere,
 			next ?: &nowhere, len);
 	rcu_read_unlock();
@@ -454,10 +458,8 @@ ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 		pos = walk.head + L5_HDR + walk.off;
 		n = discard ? 0 : l5_ring_copy_out(own, ring, pos, part, to);
 		if (n < part && !discard) {
-			if (!done)
-				return l5_ring_short(ring, pos + n);
 			iov_iter_revert(to, n);
-			return done;
+			return done ?: l5_ring_short(ring, pos + n);
 		}
 		if (l5_ring_spoilt(own)) {
 			iov_iter_revert(to, n);

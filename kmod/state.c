@@ -13,6 +13,7 @@
 
 /* For work that cannot be done at once. Flushed before the module goes. */
 struct workqueue_struct *l5_wq;
+struct workqueue_struct *l5_drop_wq;
 
 const char l5_tag_owner;
 

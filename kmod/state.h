@@ -11,6 +11,7 @@
  * those of bootstraps are: it tries the lock, and tries again later.
  */
 extern struct workqueue_struct *l5_wq;
+extern struct workqueue_struct *l5_drop_wq;
 
 bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason);
 bool l5_set_moved(struct l5_sock *l5);

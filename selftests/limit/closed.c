@@ -379,6 +379,63 @@ TEST_F_TIMEOUT(limit_closed, disconnect, 300)
 	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
 }
 
+/*
+ * Both ends are gone, but a socket that was disconnected keeps the connection:
+ * it keeps nothing of the rings, whichever end was first, and whatever is
+ * unread.
+ */
+TEST_F_TIMEOUT(limit_closed, both_gone, 300)
+{
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+	struct mapping m;
+	struct pair p;
+	int i;
+
+	if (variant->at[0] == 'a')
+		SKIP(return, "AF_UNIX does not disconnect");
+	for (i = 0; i < 3; i++) {
+		ASSERT_TRUE(pair_open(&p, self->listener, &self->to,
+				      variant->closer));
+		ASSERT_TRUE(pair_fill(&p));
+		ASSERT_EQ(0, mapping_open(&m, p.keeper));
+		if (i == 1)
+			ASSERT_EQ(0, connect(p.keeper, &none, sizeof(none)));
+		if (i == 2)
+			ASSERT_TRUE(end_put(p.closer, BYTES, 0));
+		close(p.closer);
+		if (i == 2)
+			usleep(100000);
+		if (i != 1)
+			ASSERT_EQ(0, connect(p.keeper, &none, sizeof(none)));
+		EXPECT_FALLS_TO(GRANT, REST);
+		mapping_close(&m);
+		close(p.keeper);
+		EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+		EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+	}
+}
+
+/* Nor does a listener that has closed pay for what its clients have mapped. */
+TEST_F_TIMEOUT(limit_closed, listener_gone, 300)
+{
+	struct mapping m;
+	int c;
+
+	if (variant->closer == CLIENT)
+		SKIP(return, "a client is no listener");
+	c = end_connect(END_L5, &self->to);
+	ASSERT_LE(0, c);
+	ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(c));
+	ASSERT_EQ(0, mapping_open(&m, c));
+	close(self->listener);
+	EXPECT_FALLS_TO(GRANT, REST);
+	mapping_close(&m);
+	close(c);
+	self->listener = -1;
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
 /* A peer that has shut down both ways is there, and keeps as much. */
 TEST_F_TIMEOUT(limit_closed, peer_shut_down, 300)
 {
