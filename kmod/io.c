@@ -459,7 +459,7 @@ static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		l5_ring_unlock(l5, L5_LOCK_RX);
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
-		/* of a revocation the bootstrap tells, unless it knows better */
+		/* of a revocation the bootstrap tells, unless it is late */
 		if (n < 0 && n != -EAGAIN &&
 		    !(n == -ECONNRESET &&
 		      test_bit(L5_END_REVOKED, &l5_own(l5)->flags)))

@@ -173,7 +173,7 @@ extern const char l5_tag_owner;		/* l5_sock, of its bootstrap */
 #define L5_END_REVOKED	5	/* records in the rings may be half written */
 #define L5_END_CUT	6	/* sends no more, by an administrator's word */
 #define L5_END_TOLD	7	/* a call has had the reset */
-#define L5_END_KEPT	8	/* disconnected: a socket keeps it all the same */
+#define L5_END_KEPT	8	/* disconnected: a socket keeps it still */
 
 /**
  * struct l5_end - one end of a connection: what it writes, what it has read
