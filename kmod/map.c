@@ -199,10 +199,12 @@ static struct l5_end *l5_map_ring(struct l5_mapper *m, unsigned int region)
 static vm_fault_t l5_map_fill_dropped(struct vm_fault *vmf, struct l5_mapper *m,
 				      const struct l5_end *ring)
 {
-	struct page *page = l5_map_page(m->conn, m->end, vmf->pgoff);
+	struct page *page;
 
 	if (ring == &m->conn->end[m->end])
 		return l5_view_scratch(&m->view, vmf, 2);
+	/* a ring that was never written has no pages at all */
+	page = ring->pages ? l5_map_page(m->conn, m->end, vmf->pgoff) : NULL;
 	return page ? l5_view_page(vmf, page) :
 		      l5_view_scratch(&m->view, vmf, 0);
 }
@@ -297,12 +299,11 @@ static int l5_map_prepare(struct l5_sock *l5)
 {
 	struct l5_end *own = l5_own(l5);
 	struct page *page = NULL;
-	int err;
+	int err = 0;
 
-	err = l5_ring_populate(l5->conn, l5->end,
-			       READ_ONCE(l5->ln->ring_kb) << 10);
-	if (err)
-		return err;
+	if (l5_ring_populate(l5->conn, l5->end,
+			     READ_ONCE(l5->ln->ring_kb) << 10))
+		return -ENOMEM;
 	/* not under map_lock: that may take as long as memory is short */
 	if (!READ_ONCE(own->state)) {
 		page = l5_conn_page(l5->conn, l5->end);
@@ -349,10 +350,10 @@ static int l5_map_able(struct l5_sock *l5)
  * @vma: where, and at its offset what the caller wants: L5_MMAP_*
  *
  * Context: mmap_lock held for writing.
- * Return: 0, -ENOTCONN, also if the connection was revoked, or the peer closed
- * it and pages have been given back, -EOPNOTSUPP without rings or to a 32-bit
- * program, -EINVAL if there is no such region or length or without MAP_SHARED,
- * -EACCES for a region that cannot be written or run, -ENOMEM.
+ * Return: 0, -ENOTCONN, also if the connection was revoked, -EOPNOTSUPP without
+ * rings or to a 32-bit program, -EINVAL if there is no such region or length or
+ * without MAP_SHARED, -EACCES for a region that cannot be written or run,
+ * -ENOMEM.
  */
 int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma)
 {

@@ -476,19 +476,20 @@ static bool l5_fill_dropped(const struct l5_conn *conn)
 }
 
 /*
- * Return: 0, -ENOMEM, -EAGAIN if an end has another payer by now, -ENOTCONN if
- * the rings are not to have pages any more.
+ * Rings that have lost pages get none, and mappings show what is left.
+ * Return: 0, -ENOMEM, or -EAGAIN if an end has another payer by now.
  */
 static int l5_ring_try_populate(struct l5_conn *conn, int by, u32 most)
 {
 	struct l5_payer payer = { };
 	struct l5_fill f[2];
+	bool dropped;
 	int err, i;
 
 	l5_fill_lock(conn);
 	if (l5_fill_dropped(conn)) {
 		l5_fill_unlock(conn);
-		return -ENOTCONN;
+		return 0;
 	}
 	l5_payer_copy(&payer, &conn->end[by].payer);
 	for (i = 0; i < 2; i++)
@@ -504,12 +505,13 @@ static int l5_ring_try_populate(struct l5_conn *conn, int by, u32 most)
 			err = l5_fill_gather(&f[1]);
 		}
 		l5_fill_lock(conn);
-		if (!err && l5_fill_dropped(conn))
-			err = -ENOTCONN;
-		if (!err && (!l5_fill_fits(&f[0], most) ||
-			     !l5_fill_fits(&f[1], most)))
+		dropped = l5_fill_dropped(conn);
+		if (dropped)
+			err = 0;
+		else if (!err && (!l5_fill_fits(&f[0], most) ||
+				  !l5_fill_fits(&f[1], most)))
 			err = -EAGAIN;
-		for (i = 0; i < 2 && !err; i++)
+		for (i = 0; i < 2 && !err && !dropped; i++)
 			l5_fill_done(&f[i]);
 		/* what two ends want at a time may be there once */
 		if (err == -ENOMEM && l5_ring_whole(&conn->end[0]) &&
@@ -536,8 +538,8 @@ static int l5_ring_try_populate(struct l5_conn *conn, int by, u32 most)
  *	is the other end's wish
  *
  * Context: may sleep; the caller may hold the mmap_lock.
- * Return: 0, or an error and nothing has changed: -ENOMEM, or -ENOTCONN since
- * an end is closed and pages were given back.
+ * Return: 0, also if an end is closed and pages were given back, or -ENOMEM and
+ * nothing has changed.
  */
 int l5_ring_populate(struct l5_conn *conn, int by, u32 most)
 {
@@ -545,5 +547,5 @@ int l5_ring_populate(struct l5_conn *conn, int by, u32 most)
 
 	for (i = 0; i < L5_POPULATE_TRIES && err == -EAGAIN; i++)
 		err = l5_ring_try_populate(conn, by, most >> PAGE_SHIFT);
-	return err == -EAGAIN ? -ENOMEM : err;
+	return err ? -ENOMEM : 0;
 }

@@ -224,11 +224,11 @@ enum l5_rdma_state {
  * The memory of a connection carried by rings is mapped from its socket,
  * MAP_SHARED, in areas that L5_IOC_MAP_INFO tells of. An area that only the
  * peer or the kernel writes is PROT_READ alone and cannot become anything else.
- * The errors of mmap(): ENOTCONN if the socket is not connected, closed, here
- * or by the peer, or revoked; EOPNOTSUPP if the bootstrap carries the
- * connection, and for 32-bit programs, which cannot load a cursor at once;
- * ENOMEM if there is no memory for whole rings. A child of fork() has none of
- * the mappings and maps for itself.
+ * The errors of mmap(): ENOTCONN if the socket is not connected, closed or
+ * revoked; EOPNOTSUPP if the bootstrap carries the connection, and for 32-bit
+ * programs, which cannot load a cursor at once; ENOMEM if there is no memory
+ * for whole rings. A child of fork() has none of the mappings and maps for
+ * itself.
  */
 
 /*

@@ -255,6 +255,29 @@ TEST_F_TIMEOUT(limit_closed, unread, 300)
 	}
 }
 
+/* A process that maps the connection only then reads the same. */
+TEST_F_TIMEOUT(limit_closed, mapped_late, 300)
+{
+	static uint8_t stream[BYTES];
+	struct mapping m;
+	struct pair p;
+
+	l5_fill(stream, BYTES, 0);
+	ASSERT_TRUE(pair_open(&p, self->listener, &self->to, variant->closer));
+	ASSERT_EQ(BYTES, send(p.closer, stream, BYTES, 0));
+	close(p.closer);
+	EXPECT_FALLS_TO(GRANT + PAGES(BYTES), REST + PAGES(BYTES));
+	ASSERT_EQ(0, mapping_open(&m, p.keeper));
+	EXPECT_EQ(BYTES, drain(&m, p.keeper, 0, BYTES));
+	EXPECT_EQ(0, drain(NULL, p.keeper, 0, 1));
+	/* what is written goes nowhere */
+	memset(m.tx, 1, m.tx_size);
+	mapping_close(&m);
+	close(p.keeper);
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
 /* The bytes of a client that has closed before it is accepted. */
 TEST_F_TIMEOUT(limit_closed, not_accepted, 300)
 {
