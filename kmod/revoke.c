@@ -503,8 +503,9 @@ static int l5_revoke_everywhere(struct l5_revoke *r)
 	struct net *net;
 	int err = 0;
 
-	while (!err && (net = l5_revoke_next(r))) {
-		err = l5_revoke_net(r, l5_net(net));
+	/* without memory to wait for one, the others end all the same */
+	while (err != -EINTR && (net = l5_revoke_next(r))) {
+		err = l5_revoke_net(r, l5_net(net)) ?: err;
 		put_net(net);
 	}
 	return err;
