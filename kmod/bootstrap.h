@@ -48,6 +48,10 @@
  *	Context: process
  * @child_abort: end a child that will not be accepted, with an error, or NULL:
  *	it ends with the listener. Context: process, the listener not locked
+ * @abort: end a connection as if the network had reset it, for both ends; the
+ *	bootstrap may be a child that is not accepted yet. Never NULL. Context:
+ *	process. Return: false if a process holds a lock that this needs, and
+ *	nothing was done
  * @send_check: the answer that the bootstrap would give to a send that rings
  *	carry, before it looks at the bytes. Context: process
  * @pass_check: our answer to a send with control messages that the bootstrap
@@ -98,6 +102,7 @@ struct l5_boot_ops {
 	struct l5_conn *(*accept)(struct l5_sock *listener, struct sock *child);
 	void (*child_abort)(struct l5_sock *listener, struct sock *child,
 			    int err);
+	bool (*abort)(struct sock *bsk);
 	int (*send_check)(struct l5_sock *l5, struct msghdr *msg);
 	int (*pass_check)(struct l5_sock *l5, struct msghdr *msg);
 	void (*received)(struct l5_sock *l5, struct msghdr *msg);

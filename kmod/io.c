@@ -117,7 +117,7 @@ static int l5_connecting(struct l5_sock *l5, bool nonblock, long timeo)
 }
 
 /* The checks that the bootstrap would make before it looks at the bytes. */
-static int l5_shm_send_check(struct l5_sock *l5, struct msghdr *msg)
+static int l5_rings_send_check(struct l5_sock *l5, struct msghdr *msg)
 {
 	if (msg->msg_flags & MSG_OOB)
 		return -EOPNOTSUPP;
@@ -125,10 +125,9 @@ static int l5_shm_send_check(struct l5_sock *l5, struct msghdr *msg)
 }
 
 /*
- * An error is told once. That a connection was reset may come from more than
- * one side: what takes back its rings knows before the bootstrap does; and if
- * both ends are ended at a time, each has the other's reset, and is ended
- * itself.
+ * A reset is told once, although it may be noticed in more than one place: the
+ * task that takes back the rings knows of it before the bootstrap does, and if
+ * both ends are revoked, each is also reset by the other.
  */
 static bool l5_reset_told(struct l5_sock *l5)
 {
@@ -155,7 +154,7 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 			send_sig(SIGPIPE, current, 0);
 		return -EPIPE;
 	}
-	err = l5_shm_send_check(l5, msg);
+	err = l5_rings_send_check(l5, msg);
 	if (err)
 		return err;
 	while (msg_data_left(msg)) {
@@ -255,7 +254,7 @@ static int l5_zerocopy_sendmsg(struct l5_sock *l5, struct msghdr *msg,
 	return ret;
 }
 
-static int l5_shm_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
+static int l5_rings_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 {
 	if (unlikely(msg->msg_flags & MSG_ZEROCOPY) && len && !msg->msg_ubuf &&
 	    sock_flag(&l5->sk, SOCK_ZEROCOPY))
@@ -295,7 +294,7 @@ static int l5_first_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 	int first, ret;
 
 	if (!(msg->msg_flags & MSG_OOB)) {
-		ret = l5_shm_send_check(l5, msg);
+		ret = l5_rings_send_check(l5, msg);
 		if (ret)
 			return ret;
 	}
@@ -312,7 +311,7 @@ static int l5_first_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 	return ret < 0 ? first : first + ret;
 }
 
-/* Send on a socket of which it is known what carries its bytes. */
+/* Send on a socket for which it is settled what carries its bytes. */
 static int l5_decided_sendmsg(struct l5_sock *l5, struct msghdr *msg,
 			      size_t len)
 {
@@ -322,7 +321,7 @@ static int l5_decided_sendmsg(struct l5_sock *l5, struct msghdr *msg,
 	if (unlikely(!len) && l5_send_nothing(l5, msg))
 		return 0;
 	if (l5_tx_rings(l5))
-		return l5_shm_sendmsg(l5, msg, len);
+		return l5_rings_sendmsg(l5, msg, len);
 	if (msg->msg_controllen && l5->bops->pass_check) {
 		err = l5->bops->pass_check(l5, msg);
 		if (err)
@@ -330,7 +329,7 @@ static int l5_decided_sendmsg(struct l5_sock *l5, struct msghdr *msg,
 	}
 	tx = l5_remote_tx_begin(l5);
 	if (tx == L5_TX_RINGS)
-		return l5_shm_sendmsg(l5, msg, len);
+		return l5_rings_sendmsg(l5, msg, len);
 	err = l5_boot_sendmsg(l5, msg, len);
 	if (tx == L5_TX_COUNTED)
 		l5_remote_tx_end(l5);
@@ -386,8 +385,8 @@ long l5_wait_carrier(struct l5_sock *l5, long timeo)
  * The ring is empty, and there were signs of an end: what is the answer?
  * Return: as recvmsg(), -EAGAIN if it was no end, and the signs are gone.
  */
-static int l5_shm_rx_end(struct l5_sock *l5, struct msghdr *msg, size_t len,
-			 int flags)
+static int l5_rings_rx_end(struct l5_sock *l5, struct msghdr *msg, size_t len,
+			   int flags)
 {
 	int n;
 
@@ -478,7 +477,7 @@ static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		if (ended && done)
 			return done;
 		if (ended) {
-			n = l5_shm_rx_end(l5, msg, len, flags);
+			n = l5_rings_rx_end(l5, msg, len, flags);
 			if (n == -EAGAIN)
 				n = l5_again(&rounds, &timeo) ?: 1;
 			if (n <= 0)
@@ -493,8 +492,8 @@ static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	}
 }
 
-static int l5_shm_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
-			  int flags)
+static int l5_rings_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
+			    int flags)
 {
 	return l5_ring_recvmsg(l5, msg, len, flags,
 			       sock_rcvlowat(&l5->sk, flags & MSG_WAITALL, len),
@@ -621,7 +620,7 @@ static int l5_moving_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			return done ?: n;
 		if (done >= target || done == len)
 			return done;
-		/* an error of the wire's, of which TCP does not know */
+		/* the wire has failed, and TCP does not know */
 		if (READ_ONCE(l5->sk.sk_err)) {
 			l5_boot_error(l5);
 			n = READ_ONCE(l5->boot->sk->sk_err) || done ? 0 :
@@ -642,7 +641,7 @@ static int l5_moving_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	}
 }
 
-/* Receive on a socket of which it is known what carries its bytes. */
+/* Receive on a socket for which it is settled what carries its bytes. */
 static int l5_decided_recvmsg(struct l5_sock *l5, struct msghdr *msg,
 			      size_t len, int flags)
 {
@@ -651,7 +650,7 @@ static int l5_decided_recvmsg(struct l5_sock *l5, struct msghdr *msg,
 	if (l5_rx_rings(l5)) {
 		size_t room = msg->msg_controllen;
 
-		n = l5_shm_recvmsg(l5, msg, len, flags);
+		n = l5_rings_recvmsg(l5, msg, len, flags);
 		/* unless TCP told of an end, and of the bytes left with it */
 		if (unlikely(l5_wants_inq(l5, msg)) && n >= 0 &&
 		    msg->msg_controllen == room &&
@@ -697,7 +696,7 @@ int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 }
 
 /* Each direction by itself: one may have moved to a ring before the other. */
-static int l5_shm_ioctl(struct l5_sock *l5, unsigned int cmd, int *answer)
+static int l5_rings_ioctl(struct l5_sock *l5, unsigned int cmd, int *answer)
 {
 	size_t n = 0;
 
@@ -736,7 +735,7 @@ int l5_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
 
 	if (_IOC_TYPE(cmd) == _IOC_TYPE(L5_IOC_MAP_INFO))
 		return l5_map_ioctl(l5, cmd, arg);
-	err = l5_shm_ioctl(l5, cmd, &answer);
+	err = l5_rings_ioctl(l5, cmd, &answer);
 	if (err != -ENOIOCTLCMD)
 		return err ?: put_user(answer, (int __user *)arg);
 	return l5->boot->ops->ioctl(l5->boot, cmd, arg);
@@ -762,12 +761,21 @@ int l5_sock_ioctl(struct sock *sk, int cmd, int *answer)
 	/* AF_UNIX has none */
 	if (!prot->ioctl)
 		return -EOPNOTSUPP;
-	err = l5_shm_ioctl(l5, cmd, answer);
+	err = l5_rings_ioctl(l5, cmd, answer);
 	return err == -ENOIOCTLCMD ? prot->ioctl(bsk, cmd, answer) : err;
 }
 #endif
 
 #ifdef CONFIG_COMPAT
+/**
+ * l5_compat_ioctl() - l5_ioctl() of a 32-bit program
+ * @sock: the socket
+ * @cmd: the command
+ * @arg: its argument, 32 bits
+ *
+ * Context: may sleep.
+ * Return: 0 or -errno.
+ */
 int l5_compat_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
@@ -776,7 +784,7 @@ int l5_compat_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg)
 	/* the one pointer among these arguments is as good as a number */
 	if (_IOC_TYPE(cmd) == _IOC_TYPE(L5_IOC_MAP_INFO))
 		return l5_map_ioctl(l5, cmd, (unsigned long)compat_ptr(arg));
-	err = l5_shm_ioctl(l5, cmd, &answer);
+	err = l5_rings_ioctl(l5, cmd, &answer);
 	if (err != -ENOIOCTLCMD)
 		return err ?: put_user(answer, (int __user *)compat_ptr(arg));
 	if (!l5->boot->ops->compat_ioctl)

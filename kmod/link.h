@@ -21,6 +21,7 @@
  * struct l5_link_ops - a transport, as the rings see it
  * @transport: L5_TRANSPORT_*, for a program that asks
  * @name: of the transport, in /proc/net/l5
+ * @stat: L5_STAT_CONN_*, which counts ends that it carries
  * @map_flags: L5_MAP_* that the state page of an end begins with
  * @drops: pages that nobody needs are given back once an end is closed, see
  *	drop.c: no device uses them by itself
@@ -58,6 +59,7 @@
 struct l5_link_ops {
 	u8 transport;
 	const char *name;
+	u8 stat;
 	u32 map_flags;
 	bool drops;
 	void (*published)(struct l5_conn *conn, int end);

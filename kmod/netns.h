@@ -108,11 +108,27 @@ void l5_net_end(struct l5_net *ln);
 /* the number of the part that each namespace has of ours */
 extern unsigned int l5_net_id;
 
+/**
+ * l5_net_count() - add to a counter of a namespace
+ * @ln: its part of the module
+ * @stat: L5_STAT_*
+ * @n: how much
+ *
+ * Context: any.
+ */
 static inline void l5_net_count(const struct l5_net *ln, int stat, u64 n)
 {
 	this_cpu_add(ln->stats->v[stat], n);
 }
 
+/**
+ * l5_count() - add to a counter of a socket's namespace
+ * @l5: the socket
+ * @stat: L5_STAT_*
+ * @n: how much
+ *
+ * Context: any.
+ */
 static inline void l5_count(const struct l5_sock *l5, int stat, u64 n)
 {
 	l5_net_count(l5->ln, stat, n);

@@ -266,8 +266,7 @@ void l5_rdv_established(struct l5_sock *l5)
 			     READ_ONCE(l5->why) ?: L5_REASON_CONNECT);
 		return;
 	}
-	if (READ_ONCE(l5->force) == L5_TRANSPORT_RDMA ||
-	    !l5_rdv_noted(isn, &defer)) {
+	if (l5_far_only(l5) || !l5_rdv_noted(isn, &defer)) {
 		l5_set_state(l5, L5_BASE,
 			     l5_transport_ask(l5) ?: L5_REASON_PEER);
 		return;

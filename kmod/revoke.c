@@ -30,8 +30,7 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
-#include <net/af_unix.h>
-#include <net/tcp.h>
+#include <net/sock.h>
 
 #include "bootstrap.h"
 #include "close.h"
@@ -101,73 +100,26 @@ static u32 l5_revoke_rounds;
 static DEFINE_SPINLOCK(l5_revoke_jobs_lock);
 
 /*
- * To see that a lock is free and to take it are two things, since tcp_abort()
- * takes the bootstrap's lock itself. A process that gets between them, and into
- * a page fault, holds up a worker. A socket holds up one at most, but a user
- * that is root of a namespace tries it with as many sockets as it likes, until
- * in time all workers that a queue has are held up. Hence the first namespace's
- * rounds have a queue to themselves: a user has no more tries in it than it has
- * sockets that the administrator names.
+ * The look whether a lock is free and the taking of it are two steps, since
+ * tcp_abort() takes the bootstrap's lock itself. A process that gets between
+ * them, and into a page fault, holds up a worker. A socket holds up one at
+ * most, but a user that is root of a namespace tries it with as many sockets as
+ * it likes, until in time all workers that a queue has are held up. Hence the
+ * first namespace's rounds have a queue of their own: in that one, a user has a
+ * single try for each of its sockets that the administrator names.
  */
 static struct workqueue_struct *l5_revoke_wq;
 static struct workqueue_struct *l5_revoke_host_wq;
 
-/* The work of either end does this to both; each has the error once. */
-static void l5_unix_cut(struct sock *sk)
-{
-	bool cut;
-
-	unix_state_lock(sk);
-	cut = sk->sk_shutdown != SHUTDOWN_MASK;
-	if (cut) {
-		WRITE_ONCE(sk->sk_shutdown, SHUTDOWN_MASK);
-		WRITE_ONCE(sk->sk_err, ECONNRESET);
-	}
-	unix_state_unlock(sk);
-	if (!cut)
-		return;
-	sk->sk_state_change(sk);
-	sk_error_report(sk);
-}
-
 /*
- * End a connection as if the network had reset it, for both ends. False: a
- * process holds the lock that this needs, and nothing was done.
- */
-static bool l5_base_abort(struct sock *bsk)
-{
-	struct sock *peer;
-
-	if (bsk->sk_family != AF_UNIX) {
-		/*
-		 * The reset by the other end may have come already, and a
-		 * program may have had its error: tcp_abort() would tell it
-		 * again.
-		 */
-		if (READ_ONCE(bsk->sk_state) == TCP_CLOSE)
-			return true;
-		if (l5_boot_busy(bsk))
-			return false;
-		tcp_abort(bsk, ECONNRESET);
-		return true;
-	}
-	peer = unix_peer_get(bsk);
-	l5_unix_cut(bsk);
-	if (peer) {
-		l5_unix_cut(peer);
-		sock_put(peer);
-	}
-	return true;
-}
-
-/*
- * The same of a child that its listener has. The child is nobody's, unless it
- * is being accepted meanwhile.
+ * End a child that waits in its listener's queue. No other task uses it, unless
+ * it is being accepted meanwhile. False: a process holds a lock that this
+ * needs.
  */
 static bool l5_child_abort(struct l5_sock *listener, struct sock *child)
 {
 	if (!listener->bops->child_abort)
-		return l5_base_abort(child);
+		return listener->bops->abort(child);
 	if (l5_boot_busy(listener->boot->sk) || l5_boot_busy(child))
 		return false;
 	listener->bops->child_abort(listener, child, ECONNRESET);
@@ -180,7 +132,10 @@ static bool l5_base_ended(const struct sock *bsk)
 	       READ_ONCE(bsk->sk_shutdown) == SHUTDOWN_MASK;
 }
 
-/* Of a listener: a child that met and waits, with references, or NULL. */
+/*
+ * Find a child that has met its client and waits for accept().
+ * Return: its meeting, with references to both, or NULL.
+ */
 static struct l5_conn *l5_revoke_pending(struct l5_sock *listener)
 {
 	struct l5_conn *conn, *found = NULL;
@@ -278,7 +233,7 @@ static bool l5_revoke_do(struct l5_sock *l5, unsigned int how)
 	}
 	if (l5_state(l5) == L5_IDLE)
 		return true;
-	if (!l5_base_abort(l5->boot->sk))
+	if (!l5->bops->abort(l5->boot->sk))
 		return false;
 	/* it may have got rings since */
 	l5_revoke_rings(l5);
@@ -298,7 +253,7 @@ static bool l5_revoke_queue(struct l5_sock *l5, unsigned long delay)
 	lockdep_assert_held(&l5_revoke_jobs_lock);
 	if (l5->revoke_how & L5_REVOKE_HOST)
 		wq = l5_revoke_host_wq;
-	/* what was put off is due now, and what is in the other queue here */
+	/* what was put off is due now; from the other queue it moves here */
 	return !mod_delayed_work(wq, &l5->revoke_work, delay);
 }
 
@@ -594,12 +549,23 @@ int l5_revoke_write(struct file *file, char *buf, size_t size)
 	return 0;
 }
 
-/* Nothing is to be read from this file. */
+/**
+ * l5_revoke_show() - nothing is to be read from this file
+ * @seq: /proc/net/l5_revoke
+ * @v: not used
+ *
+ * Return: 0.
+ */
 int l5_revoke_show(struct seq_file *seq, void *v)
 {
 	return 0;
 }
 
+/**
+ * l5_revoke_init() - the module comes
+ *
+ * Return: 0 or -ENOMEM.
+ */
 int __init l5_revoke_init(void)
 {
 	l5_revoke_wq = alloc_workqueue("l5_revoke", WQ_UNBOUND, WQ_MAX_ACTIVE);
@@ -611,7 +577,14 @@ int __init l5_revoke_init(void)
 	return -ENOMEM;
 }
 
-/* Each work has a file, and so the module, until its last instructions. */
+/**
+ * l5_revoke_exit() - the module goes, or did not come
+ *
+ * Each work item holds a file, and so the module, until its last instructions:
+ * to destroy the queues is to wait for these.
+ *
+ * Context: may sleep.
+ */
 void l5_revoke_exit(void)
 {
 	if (l5_revoke_wq)

@@ -7,6 +7,7 @@
  */
 #include "end.h"
 #include "link.h"
+#include "netns.h"
 #include "shm.h"
 
 /**
@@ -58,6 +59,7 @@ static bool l5_shm_peer_released(const struct l5_sock *l5)
 const struct l5_link_ops l5_shm_link = {
 	.transport	= L5_TRANSPORT_SHM,
 	.name		= "shm",
+	.stat		= L5_STAT_CONN_SHM,
 	.drops		= true,
 	.published	= l5_shm_published,
 	.freed		= l5_shm_freed,

@@ -8,6 +8,7 @@
 
 #include "bootstrap.h"
 #include "deny.h"
+#include "link.h"
 #include "netns.h"
 #include "state.h"
 
@@ -55,8 +56,7 @@ static bool l5_change_state(struct l5_sock *l5, u8 allowed, int to,
 
 	WRITE_ONCE(l5->sk.sk_state, tcp_state[to]);
 	if (to == L5_RINGS)
-		l5_count(l5, from == L5_MOVING ? L5_STAT_CONN_RDMA :
-						 L5_STAT_CONN_SHM, 1);
+		l5_count(l5, l5->conn->link->stat, 1);
 	if (to == L5_BASE) {
 		l5_count(l5, L5_STAT_CONN_BASE, 1);
 		l5_count(l5, L5_STAT_FALLBACK + reason, 1);

@@ -13,6 +13,17 @@
 extern struct workqueue_struct *l5_wq;
 extern struct workqueue_struct *l5_drop_wq;
 
+/**
+ * l5_far_only() - did a program ask for rings with another host alone?
+ * @l5: the socket, or a listener
+ *
+ * Context: any.
+ */
+static inline bool l5_far_only(const struct l5_sock *l5)
+{
+	return READ_ONCE(l5->force) == L5_TRANSPORT_RDMA;
+}
+
 bool l5_set_state(struct l5_sock *l5, int to, enum l5_reason reason);
 bool l5_set_moved(struct l5_sock *l5);
 enum l5_reason l5_why_not(const struct l5_sock *l5);

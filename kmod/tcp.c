@@ -81,7 +81,7 @@ static int l5_conn_request(const struct l5_af_ops *af, struct sock *sk,
 	WRITE_ONCE(queue->fastopenq.max_qlen, 0);
 	rcu_read_lock();
 	l5 = l5_owner(sk);
-	if (l5 && !l5_why_not(l5) && READ_ONCE(l5->force) != L5_TRANSPORT_RDMA)
+	if (l5 && !l5_why_not(l5) && !l5_far_only(l5))
 		l5_rdv_note(ntohl(tcp_hdr(skb)->seq),
 			    READ_ONCE(queue->rskq_defer_accept));
 	rcu_read_unlock();
@@ -186,6 +186,7 @@ static void l5_tcp_create(struct l5_sock *l5)
 	bool v6 = l5->bops == &l5_tcp6_boot;
 	struct l5_af_ops *af = &l5_af[v6];
 
+	/* Q, pairs with the mark below */
 	if (smp_load_acquire(&af->orig))
 		return;
 	mutex_lock(&l5_af_lock);
@@ -302,6 +303,20 @@ static void l5_tcp_child_abort(struct l5_sock *listener, struct sock *child,
 	if (READ_ONCE(child->sk_state) != TCP_CLOSE)
 		tcp_abort(child, err);
 	release_sock(bsk);
+}
+
+/*
+ * The reset by the other end may have come already, and a program may have had
+ * its error: tcp_abort() would tell it again.
+ */
+static bool l5_tcp_abort(struct sock *bsk)
+{
+	if (READ_ONCE(bsk->sk_state) == TCP_CLOSE)
+		return true;
+	if (l5_boot_busy(bsk))
+		return false;
+	tcp_abort(bsk, ECONNRESET);
+	return true;
 }
 
 static int l5_tcp_send_check(struct l5_sock *l5, struct msghdr *msg)
@@ -488,6 +503,7 @@ static void l5_tcp_release(struct l5_sock *l5)
 	.accept_empty	= l5_tcp_accept_empty,				\
 	.accept		= l5_tcp_accept,				\
 	.child_abort	= l5_tcp_child_abort,				\
+	.abort		= l5_tcp_abort,					\
 	.send_check	= l5_tcp_send_check,				\
 	.send_to_closed	= l5_tcp_send_to_closed,			\
 	.gone		= l5_tcp_gone,					\

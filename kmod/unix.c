@@ -374,7 +374,9 @@ static void l5_unix_data_ready(struct sock *sk)
 	l5_unix_wakeup(sk);
 }
 
-/* Count messages that lost descriptors, and of which nothing was received. */
+/*
+ * Count the messages that lost descriptors and of which no byte was received.
+ */
 static unsigned int l5_unix_count_taken(struct sock *bsk)
 {
 	struct sk_buff *skb;
@@ -460,6 +462,36 @@ static void l5_unix_release(struct l5_sock *l5)
 	spin_unlock(&queue->lock);
 }
 
+/* Both ends' works may do this to a socket; it has the error once. */
+static void l5_unix_cut(struct sock *sk)
+{
+	bool cut;
+
+	unix_state_lock(sk);
+	cut = sk->sk_shutdown != SHUTDOWN_MASK;
+	if (cut) {
+		WRITE_ONCE(sk->sk_shutdown, SHUTDOWN_MASK);
+		WRITE_ONCE(sk->sk_err, ECONNRESET);
+	}
+	unix_state_unlock(sk);
+	if (!cut)
+		return;
+	sk->sk_state_change(sk);
+	sk_error_report(sk);
+}
+
+static bool l5_unix_abort(struct sock *bsk)
+{
+	struct sock *peer = unix_peer_get(bsk);
+
+	l5_unix_cut(bsk);
+	if (peer) {
+		l5_unix_cut(peer);
+		sock_put(peer);
+	}
+	return true;
+}
+
 /**
  * l5_unix_listen() - clients are to find a listener
  * @l5: the socket, whose bootstrap is about to listen
@@ -473,6 +505,7 @@ static void l5_unix_listen(struct l5_sock *l5)
 	lockdep_assert_held(&l5->lock);
 	if (l5->unix_addr)
 		return;
+	/* pairs with unix_bind(): the address is whole */
 	l5->unix_addr = smp_load_acquire(&unix_sk(l5->boot->sk)->addr);
 	/* to listen without a name is an error */
 	if (!l5->unix_addr)
@@ -510,6 +543,7 @@ static void l5_unix_unlisten(struct l5_sock *l5)
  */
 static struct l5_sock *l5_unix_listener(const struct sock *child)
 {
+	/* pairs with unix_stream_connect(): a child has it from its listener */
 	const void *addr = smp_load_acquire(&unix_sk(child)->addr);
 
 	if (!addr)
@@ -677,6 +711,7 @@ const struct l5_boot_ops l5_unix_boot = {
 	.connected	= l5_unix_connected,
 	.accept_empty	= l5_unix_accept_empty,
 	.accept		= l5_rdv_unix_accept,
+	.abort		= l5_unix_abort,
 	.send_check	= l5_unix_send_check,
 	.pass_check	= l5_unix_pass_check,
 	.received	= l5_unix_received,

@@ -214,6 +214,7 @@ static void l5_far_free(struct l5_conn *conn)
 static const struct l5_link_ops l5_far_link = {
 	.transport	= L5_TRANSPORT_RDMA,
 	.name		= "rdma",
+	.stat		= L5_STAT_CONN_RDMA,
 	/* the poller takes the flag back, if one runs */
 	.map_flags	= L5_MAP_BELL,
 	.published	= l5_far_published,

@@ -53,8 +53,7 @@ enum l5_reason l5_cm_ask(struct l5_sock *l5, const struct l5_transport_ops *t)
 	l5_rdma_addr(bsk, &dst, true);
 	if (l5_rdma_loopback(&dst))
 		return L5_REASON_PEER;
-	if (READ_ONCE(l5->force) != L5_TRANSPORT_RDMA &&
-	    !l5_rdma_reaches(bsk))
+	if (!l5_far_only(l5) && !l5_rdma_reaches(bsk))
 		return L5_REASON_PEER;
 	if (l5_denied_rdma(l5))
 		return L5_REASON_DENIED;
@@ -81,7 +80,7 @@ enum l5_reason l5_cm_ask(struct l5_sock *l5, const struct l5_transport_ops *t)
 	l5_conn_wishes(rd->far.conn, &l5->sk);
 	rd->far.l5 = l5;
 	l5_count(l5, L5_STAT_RDMA_ASKED, 1);
-	/* Y, pairs with l5_candidate_may_move(): the object is whole */
+	/* Y, pairs with l5_far_of(): the object is whole */
 	smp_store_release(&l5_far_sk(l5)->far, &rd->far);
 	smp_store_release(&l5->remote, t);
 	/* first connect() is to return, unless it waits for the answer */

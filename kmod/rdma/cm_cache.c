@@ -2,12 +2,12 @@
 /*
  * AF_L5 between hosts: the outcome of earlier questions, by destination and
  * user. The cache is lossy: an entry overwritten too early costs another
- * question. It is by user, since a user can make a service answer nothing, as
- * by connections that the service does not accept, and that is no reason not to
- * ask for other users.
+ * question. Entries are kept for each user: one user can keep a service from
+ * answering, as by connections that the service does not accept, and for other
+ * users it is to be asked all the same.
  *
  * One answer, or none, says little of the next hour: a packet was lost, a
- * service restarts. So the outcome is remembered for L5_MEMO_FIRST, and for
+ * service restarts. So the outcome is remembered for L5_CACHE_FIRST, and for
  * twice as long each time that the next question has the same outcome, up to
  * net.l5.rdma_memo_s. Questions that were asked at the same time count as one.
  * A connection that moves, or another answer, makes the time begin anew.
@@ -18,8 +18,8 @@
 
 #include "rdma.h"
 
-#define L5_MEMO_BITS	8
-#define L5_MEMO_FIRST	HZ
+#define L5_CACHE_BITS	8
+#define L5_CACHE_FIRST	HZ
 
 /**
  * struct l5_cm_cached - the outcome of questions to one destination
@@ -37,7 +37,7 @@ struct l5_cm_cached {
 	u8 reason;
 };
 
-static struct l5_cm_cached l5_cm_cache[1 << L5_MEMO_BITS];
+static struct l5_cm_cached l5_cm_cache[1 << L5_CACHE_BITS];
 static DEFINE_SPINLOCK(l5_cm_cache_lock);
 
 /**
@@ -87,7 +87,7 @@ u8 l5_cm_cache_look(const struct net *net, const struct sockaddr_storage *to,
 		    kuid_t uid)
 {
 	u64 who = l5_cm_cache_who(net, to, uid);
-	struct l5_cm_cached *m = &l5_cm_cache[hash_64(who, L5_MEMO_BITS)];
+	struct l5_cm_cached *m = &l5_cm_cache[hash_64(who, L5_CACHE_BITS)];
 	u8 reason = L5_REASON_NONE;
 
 	spin_lock_bh(&l5_cm_cache_lock);
@@ -108,7 +108,7 @@ static void l5_cm_cache_again(struct l5_cm_cached *m, const struct l5_rdma *rd,
 	/* there was no question for long */
 	if (time_after(jiffies, m->until + max))
 		m->delay = 0;
-	m->delay = clamp_t(unsigned long, 2 * m->delay, L5_MEMO_FIRST, max);
+	m->delay = clamp_t(unsigned long, 2 * m->delay, L5_CACHE_FIRST, max);
 }
 
 /**
@@ -124,7 +124,7 @@ void l5_cm_cache_keep(struct l5_rdma *rd, const struct net *net, u8 reason)
 	unsigned long max = READ_ONCE(rd->far.ln->rdma_memo_s) *
 			    (unsigned long)HZ;
 	u64 who = l5_cm_cache_who(net, &rd->dst, rd->uid);
-	struct l5_cm_cached *m = &l5_cm_cache[hash_64(who, L5_MEMO_BITS)];
+	struct l5_cm_cached *m = &l5_cm_cache[hash_64(who, L5_CACHE_BITS)];
 
 	if (!max)
 		return;
@@ -149,7 +149,7 @@ void l5_cm_cache_keep(struct l5_rdma *rd, const struct net *net, u8 reason)
 void l5_cm_cache_drop(const struct l5_rdma *rd, const struct net *net)
 {
 	u64 who = l5_cm_cache_who(net, &rd->dst, rd->uid);
-	struct l5_cm_cached *m = &l5_cm_cache[hash_64(who, L5_MEMO_BITS)];
+	struct l5_cm_cached *m = &l5_cm_cache[hash_64(who, L5_CACHE_BITS)];
 
 	spin_lock_bh(&l5_cm_cache_lock);
 	if (m->who == who)

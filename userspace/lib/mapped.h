@@ -183,6 +183,15 @@ struct l5_map *l5_map_over(const struct l5_map_mem *mem,
 			   const struct l5_map_ops *ops, void *priv);
 
 /**
+ * l5_map_far() - does another host's adapter write what this end reads?
+ * @m: the end
+ */
+static inline bool l5_map_far(const struct l5_map *m)
+{
+	return l5_load(&m->state->transport) == L5_TRANSPORT_RDMA;
+}
+
+/**
  * l5_map_mine() - is it mapped in this process, or was it in a parent?
  * @m: as left by fork()
  *

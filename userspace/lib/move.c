@@ -322,7 +322,7 @@ uint64_t l5_map_rx_end(const struct l5_map *m, uint64_t from)
 	uint32_t left = m->rx_size / (2 * L5_HDR) + L5_LOOKS;
 	uint64_t head, pos, hdr;
 
-	if (l5_load(&m->state->transport) != L5_TRANSPORT_RDMA)
+	if (!l5_map_far(m))
 		return l5_load(&m->peer->tx_tail);
 	head = l5_load(&m->own->rx_head);
 	pos = l5_chain_from(from, head, m->rx_size);
@@ -427,8 +427,7 @@ ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want)
 	if (!(l5_load(&m->state->flags) & L5_MAP_TX_STOP)) {
 		most = l5_room_low(l5_map_extent(m));
 		/* the kernel may send to another host record by record */
-		if (most > L5_PIECE &&
-		    l5_load(&m->state->transport) == L5_TRANSPORT_RDMA)
+		if (most > L5_PIECE && l5_map_far(m))
 			most = L5_PIECE;
 		ret = l5_map_room(m, &g.prod, want, most);
 		if (!ret)

@@ -69,7 +69,7 @@ uint64_t l5_map_rx_end(const struct l5_map *m, uint64_t from);
  */
 static inline bool l5_map_rx_since(const struct l5_map *m, uint64_t end)
 {
-	if (l5_likely(l5_load(&m->state->transport) != L5_TRANSPORT_RDMA))
+	if (l5_likely(!l5_map_far(m)))
 		return l5_load(&m->peer->tx_tail) != end;
 	return end - l5_load(&m->own->rx_head) > m->rx_size ||
 	       l5_map_glance(l5_map_rx_slot(m, end)) ||
