@@ -148,7 +148,7 @@ static void l5_connect_begin(struct l5_sock *l5)
 	WRITE_ONCE(l5->why, why);
 	l5_set_state(l5, L5_CONNECTING, L5_REASON_NONE);
 	/*
-	 * AE, pairs with AF in l5_revoke_line(): a task that revokes after
+	 * AE, pairs with AF in l5_revoke_round(): a task that revokes after
 	 * having denied finds a socket that connects, or the socket finds
 	 * itself denied. And with AO in l5_early_begin().
 	 */

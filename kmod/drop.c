@@ -4,14 +4,15 @@
  * closed.
  *
  * Rings are charged to the processes that write and map them, and the end that
- * stays may stay for as long as it likes. So the end that has closed is not to
- * pay until then: nobody will read what the other end writes, and of what the
- * closed end wrote nothing counts but what is unread. Those pages go. The
+ * stays may stay for as long as it likes. The end that has closed does not pay
+ * that long. Nobody will read what the other end writes, and of the closed
+ * end's own ring only unread bytes matter: all other pages are given back. The
  * connection goes on as before, and never gets pages again.
  *
- * The end that stays uses the rings meanwhile, and nothing can make it stop: a
- * call of it may be in the middle of a copy, in a page fault that takes as long
- * as its process likes. So no lock of a direction is taken here. Instead
+ * The end that stays uses the rings meanwhile, and nothing can make it stop:
+ * one of its calls may be in the middle of a copy, in a page fault that takes
+ * as long as its process likes. So no lock of a direction is taken here.
+ * Instead
  *
  *   - each place that had a page is empty from now on, and each user of a place
  *     copes with that: a reader finds no record there, a writer writes to
@@ -26,8 +27,9 @@
  *   - processes lose the pages from their mappings, and get pages of zeros at
  *     the next access, as for l5_map_revoke().
  *
- * A reader only moves on, so the pages before its cursor are dead, and the
- * cursor need not be stable. A process that moves it back harms its own stream.
+ * A reader moves only forward, so the pages before its cursor are of no more
+ * use, even if the cursor is read while it moves. A process that moves it back
+ * harms its own stream.
  */
 #include <linux/delay.h>
 #include <linux/list.h>
@@ -44,10 +46,10 @@
 #define L5_DROP_NAP	20
 
 /*
- * Both ends' mappings and pages. A fault of an end's processes holds its
- * map_lock for as long as memory is short for them. So nobody has one map_lock
- * and sleeps for the other: the processes of one end do not wait for those of
- * the other.
+ * Take the locks of both ends' mappings and pages. A fault of an end's
+ * processes holds its map_lock for as long as memory is short for them. So no
+ * task sleeps for one map_lock while it holds the other: the processes of one
+ * end do not wait for those of the other.
  */
 static bool l5_drop_trylock(struct l5_conn *conn, int first)
 {
@@ -111,7 +113,7 @@ static void l5_drop_pages(struct l5_conn *conn, int ring, u64 first, u64 keep)
 
 		if (!page || ((i - (u32)first) & (places - 1)) < keep)
 			continue;
-		/* AV, pairs with O: a writer that misses it sees @dropped */
+		/* AV, pairs with N: a writer that misses it sees @dropped */
 		smp_store_release(&e->pages[i], NULL);
 		list_add(&page->lru, &conn->dropped);
 		n++;
@@ -199,9 +201,10 @@ static void l5_drop_put(struct l5_conn *conn)
 }
 
 /*
- * One step: the first ends the rings and takes all of that which nobody will
- * read, the next ones take what has been read of the other. The locks are ours.
- * Return: true if there is a next one.
+ * Take one step; the caller holds the locks. The first step ends both rings and
+ * takes all pages of the ring that nobody will read. Each later one takes the
+ * pages of the other ring that its reader has left.
+ * Return: true if there is to be another step.
  */
 static bool l5_drop_step(struct l5_conn *conn, int closed)
 {
@@ -245,7 +248,7 @@ bool l5_drop(struct l5_conn *conn, int closed)
 }
 
 /**
- * l5_drop_now() - the same, all at once: nobody calls again
+ * l5_drop_now() - give pages back in one call, where no other call follows
  * @conn: a connection of which the other end is not accepted
  * @closed: the end whose socket is released, or disconnected
  *

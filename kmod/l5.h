@@ -16,10 +16,10 @@
  *             rings. Referenced by the client's l5_sock and, once paired, by
  *             the listener's pending list and then the accepted l5_sock.
  *             The rings go with the last reference, an RCU grace period
- *             later, whatever is mapped by then; what is not unread of them
- *             goes soon after the first end is closed, see drop.c. The object
- *             itself goes with the last mapper. Pins keep their pages by
- *             themselves.
+ *             later, whatever is mapped by then; pages without unread bytes
+ *             are given back soon after the first end is closed, see drop.c.
+ *             The object itself goes with the last mapper. Pins keep their
+ *             pages by themselves.
  *   l5_mapper what one process has mapped of one end. Lives as long as its
  *             mappings do, holds the l5_conn and not its rings or a socket,
  *             or it could have a peer pay for as long as it likes. Its end
@@ -74,8 +74,9 @@
  * AF_UNIX's own locks, and ours beside them: see unix.c.
  *
  * The softirq that completes a handshake holds the bootstrap's spinlock and
- * takes the last three. No lock of these is held across a sleep but the
- * mutexes, and none of them while waiting for a peer.
+ * takes l5_bucket.lock, l5_sock.pending_lock and l5_users_lock. Of all these
+ * locks only the mutexes are held across a sleep, and none while waiting for a
+ * peer.
  */
 #ifndef L5_H
 #define L5_H
@@ -484,7 +485,7 @@ static inline struct l5_tag *l5_tag_get(const struct sock *sk, const void *kind)
 /* Is it a client that meets no child, and awaits none, before it has sent? */
 static inline bool l5_deferred(const struct l5_sock *l5)
 {
-	/* AM */
+	/* AM, pairs with the stores of L5_LATE_OPEN in rendezvous.c */
 	return smp_load_acquire(&l5->late) == L5_LATE_OPEN;
 }
 

@@ -29,7 +29,7 @@
  */
 struct page *l5_ring_page(struct l5_end *e, u64 pos)
 {
-	/* N, pairs with O in l5_ring_fill(); the array, then the page */
+	/* N, pairs with O in the functions below; the array, then the page */
 	struct page **pages = smp_load_acquire(&e->pages);
 
 	if (!pages)

@@ -162,6 +162,10 @@ void l5_map_extent(struct l5_sock *l5)
 		if (READ_ONCE(state->tx_extent) == extent)
 			return;
 		WRITE_ONCE(state->tx_extent, extent);
+		/*
+		 * AW, pairs with itself: each task stores, then looks whether
+		 * what it has stored is still so
+		 */
 		smp_mb();
 	} while (l5_ring_extent(l5) != extent);
 }

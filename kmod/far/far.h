@@ -90,8 +90,8 @@ struct l5_mailbox;
 /* One of so many work requests reports its completion. */
 #define L5_SIGNAL	16
 /*
- * A device is stuck if so long after it should have failed a request it has
- * neither done nor failed it.
+ * A device counts as stuck if, this long after it should have failed a request,
+ * the request is neither done nor failed.
  */
 #define L5_STUCK	(15 * HZ)
 /* How often an end looks after a peer that it is waiting for. */
@@ -390,6 +390,19 @@ static inline struct l5_far_sock *l5_far_sk(const struct l5_sock *l5)
 }
 
 /**
+ * l5_far_of() - find the end of a socket's connection to another host
+ * @l5: a socket that may move
+ *
+ * Context: any.
+ * Return: the end, whole; NULL if there is none yet.
+ */
+static inline struct l5_far *l5_far_of(const struct l5_sock *l5)
+{
+	/* Y, pairs with l5_cm_ask() and l5_far_got_socket() */
+	return smp_load_acquire(&l5_far_sk(l5)->far);
+}
+
+/**
  * l5_far_is() - is a flag set?
  * @far: of this end
  * @flag: L5_FAR_*
@@ -428,7 +441,12 @@ static inline unsigned long l5_far_patience(const struct l5_far *far,
 	return max(least, 2 * far->timeout);
 }
 
-/* Work requests that may yet be posted. */
+/**
+ * l5_sq_free() - how many work requests may yet be posted
+ * @far: of this end
+ *
+ * Context: far->lock held, or the answer is one of the moment.
+ */
 static inline u32 l5_sq_free(const struct l5_far *far)
 {
 	return L5_SQ - (far->posted - far->done);

@@ -73,8 +73,7 @@ static void l5_handover_wake(struct l5_far *far)
 /* The end of a connection that may still move, else NULL. */
 static struct l5_far *l5_handover_open(struct l5_sock *l5)
 {
-	/* Y, pairs with l5_cm_ask() */
-	struct l5_far *far = smp_load_acquire(&l5_far_sk(l5)->far);
+	struct l5_far *far = l5_far_of(l5);
 
 	return far && l5_far_is(far, L5_FAR_OPEN) ? far : NULL;
 }
@@ -91,7 +90,7 @@ void l5_far_got_socket(struct l5_far *far, struct l5_sock *l5)
 	spin_lock_bh(&far->lock);
 	far->l5 = l5;
 	spin_unlock_bh(&far->lock);
-	/* Y, pairs with l5_candidate_may_move(): the object is whole */
+	/* Y, pairs with l5_far_of(): the object is whole */
 	smp_store_release(&l5_far_sk(l5)->far, far);
 }
 
@@ -127,7 +126,7 @@ static bool l5_handover_brought(const struct l5_far *far,
 }
 
 /**
- * l5_far_rx_next() - does what is in the ring come behind what TCP has?
+ * l5_far_rx_next() - do the bytes in the ring come next after those TCP has?
  * @l5: a socket in state L5_MOVING
  *
  * Context: any.
@@ -155,7 +154,7 @@ bool l5_far_rx_next(struct l5_sock *l5)
  */
 int l5_far_tcp_end(struct l5_sock *l5)
 {
-	struct l5_far *far = smp_load_acquire(&l5_far_sk(l5)->far);
+	struct l5_far *far = l5_far_of(l5);
 	const struct sock *bsk = l5->boot->sk;
 	bool lost;
 
@@ -210,7 +209,7 @@ static bool l5_handover_look(struct l5_far *far)
  */
 void l5_far_rx_look(struct l5_sock *l5)
 {
-	struct l5_far *far = smp_load_acquire(&l5_far_sk(l5)->far);
+	struct l5_far *far = l5_far_of(l5);
 	bool over;
 
 	if (!far || !l5_in_cut(&far->ph) || l5_far_is(far, L5_FAR_RX_OVER))
@@ -687,9 +686,9 @@ static bool l5_handover_settled(struct l5_sock *l5)
 }
 
 /*
- * Is there no more to wait for than the peer's cut, and is there something to
- * read before that? The task that waits here may be the one that reads it, and
- * a peer that sends to a full TCP, or has sent its FIN there, does not cut. The
+ * Does this end wait for nothing but the peer's cut, while TCP still has bytes
+ * to read? The task that waits here may be the one that has to read them, and a
+ * peer whose TCP is full, or that has sent its FIN there, does not cut. The
  * lock is for the handler of a cut, which goes on to L5_RINGS if there are no
  * such bytes.
  */
@@ -735,7 +734,7 @@ void l5_handover_wait(struct l5_sock *l5)
  */
 bool l5_far_undecided(struct l5_sock *l5)
 {
-	struct l5_far *far = smp_load_acquire(&l5_far_sk(l5)->far);
+	struct l5_far *far = l5_far_of(l5);
 	int state = l5_state(l5);
 
 	return (state == L5_BASE || state == L5_MOVING) &&
@@ -821,7 +820,7 @@ bool l5_far_detach(struct l5_sock *l5, bool reset, struct socket *boot)
  */
 void l5_far_get_info(struct l5_sock *l5, struct l5_rdma_info *info)
 {
-	struct l5_far *far = smp_load_acquire(&l5_far_sk(l5)->far);
+	struct l5_far *far = l5_far_of(l5);
 
 	if (!far)
 		return;

@@ -327,12 +327,16 @@ int l5_mailbox_mmap(struct l5_sock *l5, struct vm_area_struct *vma)
 		return -EINVAL;
 	if (vma->vm_flags & VM_EXEC)
 		return -EACCES;
+	/* Z, pairs with the exchange below */
 	box = smp_load_acquire(&l5_far_sk(l5)->mailbox);
 	if (!box) {
 		mine = l5_mailbox_make();
 		if (!mine)
 			return -ENOMEM;
-		/* Z: the mailbox is whole, then it is there */
+		/*
+		 * Z, pairs with the looks: the mailbox is whole, then it is
+		 * there
+		 */
 		box = cmpxchg_release(&l5_far_sk(l5)->mailbox, NULL, mine);
 		if (box)
 			l5_mailbox_put(mine);

@@ -95,7 +95,7 @@ static void l5_one_send(struct l5_far *far, u64 end)
 	struct l5_batch b = { .n = 0 };
 	struct l5_wr *w;
 
-	/* a record that does not fit before the ring's end is not one go */
+	/* a record that wraps round the ring's end takes more than a request */
 	if (off + L5_HDR + len >= far->conn->end[far->end].size) {
 		l5_two_send_stamped(far, end, first, after);
 		return;

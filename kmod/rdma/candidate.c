@@ -33,7 +33,7 @@
 #define L5_CAND_SWEEP	(5 * HZ)
 
 /*
- * A bucket for 1 << L5_CAND_SHIFT bytes of memory; so many at least, at most.
+ * One bucket for each 1 << L5_CAND_SHIFT bytes of memory, within these bounds
  */
 #define L5_CAND_SHIFT	20
 #define L5_CAND_MIN	256UL
@@ -499,7 +499,7 @@ enum l5_tx l5_candidate_tx_begin(struct l5_sock *l5)
 {
 	if (!l5_candidate_may_move(l5))
 		return L5_TX_BOOT;
-	if (!smp_load_acquire(&l5_far_sk(l5)->far) && l5_cand_tx(l5, 1))
+	if (!l5_far_of(l5) && l5_cand_tx(l5, 1))
 		return L5_TX_COUNTED;
 	return l5_far_tx_begin(l5_far_sk(l5)->far) ? L5_TX_COUNTED :
 						      L5_TX_RINGS;
@@ -511,7 +511,7 @@ enum l5_tx l5_candidate_tx_begin(struct l5_sock *l5)
  */
 void l5_candidate_tx_end(struct l5_sock *l5)
 {
-	if (!smp_load_acquire(&l5_far_sk(l5)->far) && l5_cand_tx(l5, -1))
+	if (!l5_far_of(l5) && l5_cand_tx(l5, -1))
 		return;
 	l5_far_tx_end(l5_far_sk(l5)->far);
 }

@@ -447,7 +447,7 @@ struct l5_cm_listener *l5_cm_listener_get(struct l5_sock *listener,
 	struct l5_cm_listener *cl;
 
 	rcu_read_lock();
-	/* AN */
+	/* AN, pairs with the release by which the listener is shown, above */
 	cl = smp_load_acquire(&l5_rdma_sk(listener)->cm_listener);
 	if (cl && !l5_cm_listener_is_open(bsk, cl->ln))
 		cl = NULL;

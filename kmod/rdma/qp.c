@@ -11,8 +11,8 @@
 #include "rdma.h"
 
 /*
- * For this memory no task is to be killed in a memory cgroup that is full: the
- * connection does without RDMA.
+ * Allocating this memory kills no task in a memory cgroup that is full: it
+ * fails, and the connection stays on TCP.
  */
 #define L5_RDMA_GFP	(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | \
 			 __GFP_NOWARN)

@@ -55,7 +55,7 @@ static bool l5_rdma_detach(struct l5_sock *l5, bool reset, struct socket *boot)
 
 static void l5_rdma_get_info(struct l5_sock *l5, struct l5_rdma_info *info)
 {
-	if (!smp_load_acquire(&l5_far_sk(l5)->far) &&
+	if (!l5_far_of(l5) &&
 	    l5_rdma_sk(l5)->candidate) {
 		info->notify = READ_ONCE(l5->ln->rdma_notify);
 		info->state = l5_candidate_may_move(l5) ? L5_RDMA_OPEN :
