@@ -82,7 +82,7 @@ struct setup {
 extern const struct setup setup_default;
 
 const struct transport *transport_named(const char *name);
-/* Of a connection without a socket, there before the server is started. */
+/* Memory of a connection without a socket, there before the server starts */
 extern struct l5_native *transport_mem;
 extern struct line_way *transport_line;
 extern double transport_took;	/* seconds of the last connect() */

@@ -40,7 +40,7 @@ struct many {
 	struct address where;
 	struct stream *st;
 	unsigned long open;
-	/* Of the server */
+	/* The server's */
 	struct l5_mailbox *mailbox;
 	struct l5_event *event;
 	struct stream **by_fd;

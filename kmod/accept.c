@@ -46,7 +46,16 @@ static void l5_accepted(struct l5_sock *l5, struct l5_sock *listener,
 		l5_transport_accepted(l5, listener);
 }
 
-/* Accept the bootstrap's next child and the meeting it may have had. */
+/**
+ * l5_accept() - accept the bootstrap's next child and the meeting it may have
+ * had
+ * @sock: the listener
+ * @newsock: what becomes of the child
+ * @L5_ACCEPT_ARGS: flags, or a structure with these, by version of the kernel
+ *
+ * Context: may sleep.
+ * Return: 0 or -errno, as of the bootstrap.
+ */
 int l5_accept(struct socket *sock, struct socket *newsock, L5_ACCEPT_ARGS)
 {
 	struct l5_sock *listener = l5_sk(sock->sk), *l5;

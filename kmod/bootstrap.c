@@ -251,9 +251,9 @@ void l5_boot_borrow(struct l5_sock *l5)
  * l5_boot_end() - end a bootstrap
  * @boot: the bootstrap
  *
- * Its family's part goes first, since until that is through other code looks at
- * the file. sock_release() frees the inode only of a socket that has no file.
- * It calls release() again, and that finds nothing to do.
+ * The family's part is released first: until then other code looks at the file.
+ * sock_release() then calls release() a second time, and that does nothing; it
+ * frees the inode only if the socket has no file.
  *
  * Context: may sleep, as close() of the bootstrap does with SO_LINGER.
  */

@@ -120,7 +120,7 @@ void l5_conn_let_go(struct l5_conn *conn)
 	kfree(conn);
 }
 
-/* What was reserved for the rings is given back before they are. */
+/* Give back what was reserved for the rings, before the rings are freed. */
 static void l5_conn_unreserve(struct l5_conn *conn)
 {
 	int i;
@@ -200,9 +200,12 @@ static bool l5_end_gone(const struct l5_end *e)
 	       !rcu_access_pointer(e->sk);
 }
 
-/* Soon, but most peers close at once, and then there is nothing to do */
+/*
+ * The first step comes soon, but not at once: most peers close at once, and
+ * then there is nothing to do.
+ */
 #define L5_DROP_FIRST	(msecs_to_jiffies(4) ?: 1)
-/* The longest wait until it is seen that bytes have been read */
+/* The longest pause between two looks at what was read */
 #define L5_DROP_LAST	(8 * HZ)
 
 static void l5_conn_drop_queue(struct l5_conn *conn, unsigned long delay)

@@ -31,7 +31,7 @@
 /**
  * struct l5_rule - sockets that stay on their bootstrap
  * @node: in l5_net.rules
- * @rdma: sockets that may have rings of this host, but no RDMA
+ * @rdma: RDMA alone is denied; if not, all rings are
  * @who: the sockets; all, if @way says more
  * @way: with @rdma, the ways between hosts that the rule is for
  * @rcu: delays the end

@@ -195,9 +195,9 @@ static int l5_ring_load(struct l5_sock *l5, int dir, bool mend)
 }
 
 /*
- * Have the mutex. It is fair and spins well, but knows no time, and its holder
- * may be in a page fault that takes as long as somebody likes: so it is slept
- * in by calls without a time-out, and by shutdown().
+ * Take the mutex. It is fair and spins well, but has no time-out, and its
+ * holder may be in a page fault for as long as a process likes. So only calls
+ * without a time-out, and shutdown(), sleep for it.
  *
  * Return: 0, -EAGAIN if that takes a nap, or as l5_patience_over().
  */

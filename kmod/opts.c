@@ -139,10 +139,10 @@ void l5_opts_push(struct l5_sock *l5)
  * @sk: the owner
  *
  * The lock of the owner guards its options only, so when it is released one of
- * them may have changed. A listener's are to be those of the next connection,
- * and what an AF_UNIX socket does not want to be sent is refused to the sender:
- * neither waits for a call. What has to wait for another task, or may sleep, is
- * left to l5_opts_push() at the next call.
+ * them may have changed. The options of a listener have to hold for its next
+ * connection, and a sender is refused what an AF_UNIX socket does not want:
+ * neither can wait for the next call on the socket. What has to wait for
+ * another task, or may sleep, is left to l5_opts_push() at the next call.
  *
  * Context: the owner's spinlock held, softirqs off.
  */
@@ -323,7 +323,7 @@ void l5_rehash(struct sock *sk)
 }
 
 /**
- * l5_set_rcvlowat() - SO_RCVLOWAT, of which the kernel does ask us
+ * l5_set_rcvlowat() - SO_RCVLOWAT, the option that the kernel hands to a family
  * @sk: the owner, locked
  * @val: bytes
  */

@@ -32,9 +32,10 @@ static bool l5_poll_readable(struct l5_sock *l5, u32 before)
 }
 
 /*
- * What the bootstrap of a socket that reads from a ring says. Bytes there are
- * no news, since nothing reads them: a peer that can send raw packets may have
- * put them there. An end is, once all before it has come by the ring.
+ * Report what the bootstrap says while a ring is read. Bytes in it do not
+ * count, since nothing reads them: a peer that can send raw packets may have
+ * put them there. The end of the stream counts once all bytes before it have
+ * come by the ring.
  */
 static __poll_t l5_boot_poll(struct l5_sock *l5, struct file *file)
 {

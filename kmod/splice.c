@@ -25,6 +25,17 @@ static bool l5_splice_base(struct l5_sock *l5)
 
 #if L5_OLD_SPLICE
 
+/**
+ * l5_sendpage() - struct proto_ops's sendpage
+ * @sock: the socket
+ * @page: where the bytes are
+ * @offset: in the page
+ * @size: bytes
+ * @flags: MSG_*
+ *
+ * Context: may sleep.
+ * Return: bytes sent or -errno.
+ */
 ssize_t l5_sendpage(struct socket *sock, struct page *page, int offset,
 		    size_t size, int flags)
 {

@@ -24,10 +24,17 @@ struct l5_rounds {
 	bool on;
 };
 
-/*
- * What is left of @timeo jiffies since @start; 0: nothing. The time is that of
- * the clock, not what was slept: a task that others wake again and again, or
- * whose look and whose question see different things, does not sleep.
+/**
+ * l5_time_left() - how much of a time-out is left
+ * @start: when it began, jiffies
+ * @timeo: the time-out, jiffies, or MAX_SCHEDULE_TIMEOUT
+ *
+ * The time is that of the clock, not what was slept: a task that others wake
+ * again and again, or whose look and whose question see different things, does
+ * not sleep.
+ *
+ * Context: any.
+ * Return: jiffies, 0 if nothing is left.
  */
 static inline long l5_time_left(unsigned long start, long timeo)
 {
@@ -71,7 +78,12 @@ static inline long l5_time_left(unsigned long start, long timeo)
 	__err;								\
 })
 
-/* This end has received. */
+/**
+ * l5_awaits_no_more() - this end has received: the rings have news
+ * @l5: the socket
+ *
+ * Context: any.
+ */
 static inline void l5_awaits_no_more(struct l5_sock *l5)
 {
 	const struct l5_ctrl *ctrl = l5_own(l5)->ctrl;

@@ -130,9 +130,9 @@ void *fz_buf(unsigned int kind, size_t len)
 static __thread volatile sig_atomic_t refusing;
 
 /*
- * When the call has ended, or a signal has come: else what is refused may be
- * the return from the handler, of which the thread dies. Or it is to open the
- * file, so that is tried again.
+ * Have no more refused once the call has ended, or a signal has come: else the
+ * return from the handler may be refused, and that kills the thread. If it is
+ * the opening of the file that was refused, that is tried again.
  */
 static void refuse_no_more(void)
 {

@@ -202,7 +202,7 @@ char *edge(size_t good);
  */
 long fill_up(int fd);
 
-/* Of the process that a scenario runs in, if it says so; SIGUSR1 for it */
+/* The process that a scenario runs in, if the scenario says so, for usr1() */
 extern pid_t parent;
 void usr1(struct ctx *c);
 

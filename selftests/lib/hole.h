@@ -12,7 +12,7 @@
  */
 void *hole_map(size_t len, int *uffd);
 
-/* The same of memory that is mapped, and was never touched: false if not. */
+/* Make a hole of memory that is mapped and was never touched; false if not. */
 bool hole_make(void *at, size_t len, int *uffd);
 
 #endif /* L5_HOLE_H */

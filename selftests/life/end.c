@@ -322,7 +322,9 @@ TEST_F_TIMEOUT(life_end, end_is_seen_in_one_step, 300)
 	}
 }
 
-/* No client connects to a thread in accept(), and then that is told to stop. */
+/*
+ * A thread sleeps in accept() without a client, and the listener is shut down.
+ */
 TEST_F_TIMEOUT(life_end, shutdown_while_accepting, 120)
 {
 	int status;

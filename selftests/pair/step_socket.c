@@ -168,7 +168,7 @@ struct guard guard_parse(const struct end *e, const char *v)
 	return g;
 }
 
-/* Of a connection: what comes of it. */
+/* Say what the guard has made of a connection. */
 void guard_now(struct end *e, const char *v)
 {
 	struct guard g = guard_parse(e, v);

@@ -353,8 +353,9 @@ enum { OUTPUT = 1 << 20 };
 static char out[OUTPUT], said[OUTPUT];
 
 /*
- * The status, as waitpid() has it, of l5run with these options, up to NULL, of
- * which those with a "=" in front of any "-" are variables.
+ * Run l5run with these arguments, up to NULL. Those with a "=" that come before
+ * any with a "-" are variables of its environment. Return: the status, as
+ * waitpid() has it.
  */
 static int l5run(const char *how, ...)
 {

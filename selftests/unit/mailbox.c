@@ -82,7 +82,7 @@ static int differ(const uint8_t *box, unsigned int from, unsigned int end)
 	return bad;
 }
 
-/* l5_mailbox_poll(), of which a connection is but an address. */
+/* l5_mailbox_poll(): a connection is only an address here. */
 FIXTURE(unit_mailbox)
 {
 	uint8_t *byte;

@@ -130,10 +130,10 @@ static bool l5_spin_for(bool (*ready)(const void *arg), const void *arg,
 }
 
 /*
- * A look finds what another CPU did, a yield also what a process did that
- * shares our CPU. Where the peer shares it the first looks only cost time, and
- * become few; every L5_TURNS waits they are all tried, to see whether that has
- * changed.
+ * A look sees what another CPU did; a yield also lets a process run that shares
+ * this CPU. If the peer shares it, the first looks only cost time and are made
+ * rarely; every L5_TURNS waits all of them are made again, to see whether that
+ * has changed.
  */
 static bool l5_adapt_try(struct l5_adapt *a, bool (*ready)(const void *arg),
 			 const void *arg, uint32_t polls, uint64_t *start,

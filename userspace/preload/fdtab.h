@@ -64,11 +64,11 @@ enum {
 #define FD_EP		((uintptr_t)4)
 
 /*
- * Of a count: the socket was made in this process, after as many forks as the
+ * In a count: the socket was made in this process, after as many forks as the
  * upper half says. No other process can have changed its O_NONBLOCK.
  */
 #define FD_MADE		((uintptr_t)8)
-/* Of a count: an &enum l5_side. */
+/* In a count: an &enum l5_side. */
 #define FD_SIDES	((uintptr_t)48)
 #define FD_SIDE(word)	((enum l5_side)(((word) & FD_SIDES) / 16))
 #define FD_OF_SIDE(s)	((uintptr_t)(s) * 16)

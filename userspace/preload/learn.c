@@ -81,9 +81,10 @@ static bool flags_of(int fd, const struct sock *s, unsigned int *flags)
 }
 
 /*
- * A thread that changed flags or options before the word was there found no
- * socket to note them of: so they are read once more. One that does so from now
- * on notes it itself, after the kernel has it, and that is the last word.
+ * A thread that changed flags or options before the socket's word was there had
+ * nowhere to note them, so they are read once more. A thread that changes them
+ * from now on notes them itself, after the kernel has them, and its note
+ * counts.
  */
 static void flags_again(int fd, const struct sock *s)
 {

@@ -224,7 +224,7 @@ static void complain_once(const char *why)
 			 "plain sockets are used");
 }
 
-/* Of the first AF_L5 socket: what becomes of them, and why. */
+/* Say of the first AF_L5 socket what becomes of all of them, and why. */
 static void say_mode_once(void)
 {
 	static atomic_flag said = ATOMIC_FLAG_INIT;
