@@ -68,10 +68,11 @@ void l5_boot_release(struct l5_sock *l5)
 	else
 		kept = l5_remote_detach(l5, false, boot);
 	l5_transport_release(l5);
-	if (!kept)
-		l5_boot_end(boot);
+	/* TCP may linger below, and the other end pays for the rings, too */
 	if (l5->conn)
 		l5_conn_put(l5->conn);
+	if (!kept)
+		l5_boot_end(boot);
 	l5_payer_put(&l5->payer);
 }
 
