@@ -335,6 +335,7 @@ struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 		l5_payer_copy(&end->payer, payer);
 		end->granted = L5_GRANT;
 		mutex_init(&end->fill_lock);
+		mutex_init(&end->whole_lock);
 		mutex_init(&end->map_lock);
 		INIT_LIST_HEAD(&end->mappers);
 		init_waitqueue_head(&end->lock_wait);

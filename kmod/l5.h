@@ -55,6 +55,8 @@
  *                             a fault there takes it. The lock of a mailbox's
  *                             mappings is taken at the same place. Of both ends
  *                             at once only by l5_drop(), which sleeps for one
+ *   l5_end.whole_lock         (mutex) the tasks of this end that make the rings
+ *                             whole; no task of the other end waits for it
  *   l5_end.fill_lock          (mutex) pages of a ring; the client's, then the
  *                             server's
  *   i_mmap_rwsem of a view    its vmas
@@ -195,9 +197,12 @@ extern const char l5_tag_owner;		/* l5_sock, of its bootstrap */
  * @late_key: not 0: another host writes this ring, with L5_NOTIFY_ONE
  * @starved: not 0: no memory until the reader is in this page; see pages.c
  * @dropped: an end is closed, and pages of this ring were given back: it gets
- *	none any more. Changed under both ends' @map_lock and both @fill_lock
+ *	none any more. Changed under both @fill_lock, and both ends' @map_lock
+ *	unless both are revoked
  * @fill_lock: guards @pages and the numbers above against the other end, which
  *	may want the whole ring to map it
+ * @whole_lock: memory for whole rings, of which some is charged to the other
+ *	end, is gathered by one task of this end at a time
  * @state: what its processes see of this end's state, NULL if never mapped
  * @mappers: processes that have this end mapped, under @map_lock
  * @revoked: no process is to have its pages any more, under @map_lock
@@ -228,6 +233,7 @@ struct l5_end {
 	u64 late_key;
 	bool dropped;
 	struct mutex fill_lock;
+	struct mutex whole_lock;
 	struct l5_map_state *state;
 	struct list_head mappers;
 	bool revoked;
@@ -272,6 +278,8 @@ struct l5_end {
  * @revoke: see l5_conn_revoke_later(); has a reference while it is queued
  * @drop: see l5_conn_drop_later(); has a reference while it is queued
  * @drop_delay: of the next round, jiffies
+ * @drop_tail: where the records end that the closed end wrote
+ * @drop_trims: @drop_tail is known
  * @drop_cookie: tells when @dropped may be given back
  * @dropped: pages that were taken out of the rings, see drop.c; the work's
  * @last: takes the rings out of processes that have them still
@@ -301,6 +309,8 @@ struct l5_conn {
 	struct work_struct revoke;
 	struct delayed_work drop;
 	unsigned long drop_delay;
+	u64 drop_tail;
+	bool drop_trims;
 	unsigned long drop_cookie;
 	struct list_head dropped;
 	struct work_struct last;

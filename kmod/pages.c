@@ -537,15 +537,22 @@ static int l5_ring_try_populate(struct l5_conn *conn, int by, u32 most)
  * @most: bytes of the other end's ring that this payer pays for; a larger ring
  *	is the other end's wish
  *
+ * One task of an end at a time: however many ask, each page that the other end
+ * pays for is charged once.
+ *
  * Context: may sleep; the caller may hold the mmap_lock.
  * Return: 0, also if an end is closed and pages were given back, or -ENOMEM and
  * nothing has changed.
  */
 int l5_ring_populate(struct l5_conn *conn, int by, u32 most)
 {
+	struct l5_end *e = &conn->end[by];
 	int err = -EAGAIN, i;
 
+	if (mutex_lock_killable(&e->whole_lock))
+		return -ENOMEM;
 	for (i = 0; i < L5_POPULATE_TRIES && err == -EAGAIN; i++)
 		err = l5_ring_try_populate(conn, by, most >> PAGE_SHIFT);
+	mutex_unlock(&e->whole_lock);
 	return err ? -ENOMEM : 0;
 }

@@ -6,11 +6,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -136,6 +138,103 @@ out:
 		mapping_close(&m);
 		close(s);
 	}
+	close(l);
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
+enum { ASKS = 16, ASKED_KB = 2048 };
+
+static void *asks(void *p)
+{
+	struct l5_watch w = { .size = sizeof(w) };
+
+	ioctl(*(int *)p, L5_IOC_WATCH, &w);
+	return NULL;
+}
+
+/* An end that lacks memory wants the rings whole, by many threads at a time. */
+static int asks_at_a_time(int l, int up, int down, atomic_bool *done)
+{
+	pthread_t t[ASKS];
+	char *used;
+	int s, i;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	used = mmap(NULL, USED, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (used == MAP_FAILED || !cgroup_enter(CGROUP))
+		return 1;
+	memset(used, 1, USED);
+	s = accept(l, NULL, NULL);
+	if (s < 0 || write(up, "", 1) != 1 || !byte_comes(down))
+		return 2;
+	for (i = 0; i < ASKS; i++)
+		if (pthread_create(&t[i], NULL, asks, &s))
+			return 3;
+	for (i = 0; i < ASKS; i++)
+		pthread_join(t[i], NULL);
+	atomic_store(done, true);
+	pause();
+	return 0;
+}
+
+static int socket_of(const struct addr *to, int kb)
+{
+	int fd = end_socket(END_L5, to->sa.sa_family), bytes = kb << 10;
+
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes));
+	return fd;
+}
+
+/*
+ * Of what it takes to make rings whole some is charged to the other end: that
+ * is as much for many threads as for one.
+ */
+TEST_F_TIMEOUT(limit_cgroup, asked_for_by_many, 300)
+{
+	struct addr to = addr_parse("127.0.0.1:0");
+	struct l5_map_info info;
+	long long most, peak = 0;
+	int up[2], down[2], l, c;
+	atomic_bool *done;
+	pid_t pid;
+
+	if (!cgroup_make())
+		SKIP(return, "no memory cgroups");
+	done = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)done);
+	ASSERT_TRUE(net_unshare());
+	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
+	ASSERT_EQ(0, pipe(up) | pipe(down));
+	l = socket_of(&to, ASKED_KB);
+	ASSERT_EQ(0, bind(l, &to.sa, to.len) | listen(l, 1) |
+		     getsockname(l, &to.sa, &to.len));
+	pid = fork();
+	if (!pid)
+		_exit(asks_at_a_time(l, up[1], down[0], done));
+	c = socket_of(&to, ASKED_KB);
+	ASSERT_EQ(0, connect(c, &to.sa, to.len));
+	ASSERT_TRUE(byte_comes(up[0]));
+	ASSERT_EQ(0, mapping_info(c, &info));
+	ASSERT_LE(ASKED_KB << 10, info.tx_size);
+	ASSERT_LE(ASKED_KB << 10, info.rx_size);
+	/* both rings, what is there already, and pages to spare */
+	most = ((info.tx_size + info.rx_size) >> 10) + 256;
+	EXPECT_TRUE(put_text(CGROUP "/memory.high", "65536"));
+	ASSERT_EQ(1, write(down[1], "", 1));
+	L5_UNTIL(({
+		long long now = l5_stat("reserved_kb");
+
+		peak = now > peak ? now : peak;
+		atomic_load(done) || peak > most;
+	}), 60000 * l5_slow());
+	EXPECT_LE(ASKED_KB, peak);
+	EXPECT_LE(peak, most);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	put_text(CGROUP "/memory.high", "max");
+	close(c);
 	close(l);
 	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
 }
