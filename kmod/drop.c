@@ -62,6 +62,19 @@ static bool l5_drop_trylock(struct l5_conn *conn, int first)
 	return true;
 }
 
+/* The same, and wait for the second one, but not for as long as others like. */
+static bool l5_drop_lock(struct l5_conn *conn, int first)
+{
+	int i;
+
+	for (i = 0; i < L5_DROP_TRIES; i++) {
+		if (l5_drop_trylock(conn, first))
+			return true;
+		msleep(L5_DROP_NAP);
+	}
+	return false;
+}
+
 static void l5_drop_unlock(struct l5_conn *conn)
 {
 	l5_fill_unlock(conn);
@@ -102,8 +115,11 @@ static void l5_drop_account(struct l5_conn *conn, int ring, u32 n)
 	e->lent -= rest;
 }
 
-/* Take pages out of a ring, but for @keep places from the page @first on. */
-static void l5_drop_pages(struct l5_conn *conn, int ring, u64 first, u64 keep)
+/*
+ * Take pages out of a ring, but for @keep places from the page @first on.
+ * Return: true if there were any.
+ */
+static bool l5_drop_take(struct l5_conn *conn, int ring, u64 first, u64 keep)
 {
 	struct l5_end *e = &conn->end[ring];
 	u32 places = e->size >> PAGE_SHIFT, i, n = 0;
@@ -118,11 +134,16 @@ static void l5_drop_pages(struct l5_conn *conn, int ring, u64 first, u64 keep)
 		list_add(&page->lru, &conn->dropped);
 		n++;
 	}
-	if (!n)
-		return;
-	l5_drop_account(conn, ring, n);
-	/* the writer's processes have lost theirs already */
-	l5_drop_zap(&conn->end[!ring]);
+	if (n)
+		l5_drop_account(conn, ring, n);
+	return n;
+}
+
+/* The same, and take them from processes: the writer's have lost theirs. */
+static void l5_drop_pages(struct l5_conn *conn, int ring, u64 first, u64 keep)
+{
+	if (l5_drop_take(conn, ring, first, keep))
+		l5_drop_zap(&conn->end[!ring]);
 }
 
 /*
@@ -159,13 +180,18 @@ static u64 l5_drop_tail(struct l5_end *e)
  */
 static bool l5_drop_trim(struct l5_conn *conn, int closed)
 {
-	struct l5_end *e = &conn->end[closed];
-	u64 head, tail = l5_drop_tail(e);
+	u64 head, tail;
 	bool unread;
+
+	/* once: a call of a socket that was disconnected may move its cursor */
+	if (!conn->drop_trims)
+		conn->drop_tail = l5_drop_tail(&conn->end[closed]);
+	conn->drop_trims = true;
+	tail = conn->drop_tail;
 
 	/* C, pairs with D, or with a reader that has left the pages before */
 	head = l5_load_acquire(&conn->end[!closed].ctrl->rx_head);
-	unread = head != tail && tail - head <= e->size;
+	unread = head != tail && tail - head <= conn->end[closed].size;
 	if (unread)
 		l5_drop_pages(conn, closed, head >> PAGE_SHIFT,
 			      (tail >> PAGE_SHIFT) - (head >> PAGE_SHIFT) + 1);
@@ -260,7 +286,7 @@ void l5_drop_now(struct l5_conn *conn, int closed)
 {
 	int i;
 
-	for (i = 0; i < 2 && l5_drop_trylock(conn, closed); i++) {
+	for (i = 0; i < 2 && l5_drop_lock(conn, closed); i++) {
 		l5_drop_step(conn, closed);
 		l5_drop_unlock(conn);
 		cond_synchronize_rcu(conn->drop_cookie);
@@ -281,16 +307,14 @@ void l5_drop_all(struct l5_conn *conn)
 {
 	int i;
 
-	for (i = 0; !l5_drop_trylock(conn, L5_CLIENT); i++) {
-		if (i == L5_DROP_TRIES)
-			return;
-		msleep(L5_DROP_NAP);
-	}
+	/* one map_lock at a time; after this no fault looks at a ring */
+	l5_map_revoke(conn);
+	l5_fill_lock(conn);
 	for (i = 0; i < 2; i++)
-		l5_drop_begin(&conn->end[i]);
+		WRITE_ONCE(conn->end[i].dropped, true);
 	for (i = 0; i < 2; i++)
-		l5_drop_pages(conn, i, 0, 0);
-	l5_drop_unlock(conn);
+		l5_drop_take(conn, i, 0, 0);
+	l5_fill_unlock(conn);
 	synchronize_rcu();
 	l5_drop_put(conn);
 }

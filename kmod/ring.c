@@ -78,8 +78,9 @@ static u32 l5_ring_copy_out(struct l5_end *own, struct l5_end *ring, u64 pos,
 }
 
 /*
- * Why was a copy out of a ring short at a position? Its page may be gone since
- * an end is closed: the reader has moved its cursor back, or it is that end.
+ * Why was a copy short at a position of a ring? The page may be gone since an
+ * end is closed; a reader finds that if it has moved its cursor back, or if it
+ * is that end.
  */
 static int l5_ring_short(struct l5_end *ring, u64 pos)
 {
@@ -199,7 +200,7 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 	len = min_t(int, len, err - 2 * L5_HDR);
 	err = l5_ring_copy_in(own, pos + L5_HDR, len, from);
 	if (unlikely(err < len)) {
-		if (!READ_ONCE(own->dropped)) {
+		if (l5_ring_short(own, pos + L5_HDR + err) == -EFAULT) {
 			iov_iter_revert(from, err);
 			return -EFAULT;
 		}

@@ -5,6 +5,8 @@
  * granted at the start. Nobody loses a byte by that.
  */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -457,6 +459,139 @@ TEST_F_TIMEOUT(limit_closed, listener_gone, 300)
 	self->listener = -1;
 	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
 	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
+struct both {
+	int closer;
+	int keeper;
+};
+
+static void *closes(void *p)
+{
+	const struct both *b = p;
+
+	close(b->closer);
+	close(b->keeper);
+	return NULL;
+}
+
+/*
+ * A peer that lingers in close(), for as long as it likes, keeps nothing of the
+ * connection meanwhile: it takes no more packets without a signature, so TCP is
+ * not told that its FIN has come.
+ */
+TEST_F_TIMEOUT(limit_closed, peer_lingers, 300)
+{
+	struct linger linger = { .l_onoff = 1, .l_linger = 300 };
+	struct tcp_md5sig md5 = { .tcpm_keylen = 1 };
+	struct mapping m;
+	struct both b;
+	struct pair p;
+	pthread_t t;
+
+	if (variant->at[0] == 'a')
+		SKIP(return, "AF_UNIX does not linger");
+	ASSERT_TRUE(pair_open(&p, self->listener, &self->to, variant->closer));
+	ASSERT_TRUE(pair_fill(&p));
+	ASSERT_EQ(0, mapping_open(&m, p.keeper));
+	mapping_close(&m);
+	memcpy(&md5.tcpm_addr, &self->to.ss, sizeof(struct sockaddr_in));
+	if (setsockopt(p.keeper, SOL_TCP, TCP_MD5SIG, &md5, sizeof(md5)))
+		SKIP(return, "no signatures");
+	ASSERT_EQ(0, setsockopt(p.keeper, SOL_SOCKET, SO_LINGER, &linger,
+				sizeof(linger)));
+	b.closer = p.closer;
+	b.keeper = p.keeper;
+	ASSERT_TRUE(l5_wait_asleep(l5_thread_start(&t, NULL, closes, &b)));
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+	/* it does linger, or this test says nothing */
+	EXPECT_EQ(EBUSY, pthread_tryjoin_np(t, NULL));
+	/* the namespace ends it */
+}
+
+/*
+ * A send that was in the middle of a copy when its socket was disconnected
+ * publishes to nobody, and moves nothing that tells where the records end.
+ */
+TEST_F_TIMEOUT(limit_closed, disconnected_in_a_fault, 300)
+{
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+	struct stuck out;
+	struct pair p;
+	pthread_t t;
+	int uffd;
+
+	if (variant->at[0] == 'a')
+		SKIP(return, "AF_UNIX does not disconnect");
+	out.hole = hole_map(3 * MAP_PAGE, &uffd);
+	if (!out.hole)
+		SKIP(return, "no userfaultfd");
+	ASSERT_TRUE(pair_open(&p, self->listener, &self->to, variant->closer));
+	ASSERT_TRUE(pair_fill(&p));
+	out.fd = p.closer;
+	ASSERT_TRUE(l5_wait_asleep(l5_thread_start(&t, NULL, sends, &out)));
+	ASSERT_EQ(0, connect(p.closer, &none, sizeof(none)));
+	EXPECT_FALLS_TO(GRANT, REST + 4);
+	close(uffd);
+	pthread_join(t, NULL);
+	EXPECT_FALLS_TO(GRANT, REST);
+	close(p.keeper);
+	close(p.closer);
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
+/*
+ * An end that lies about where its last record ends, before it closes, has the
+ * pages of the others given back. Its peer reads what is there, and has an
+ * error then: no end that looks orderly, and no call that lasts.
+ */
+TEST_F_TIMEOUT(limit_closed, lies_about_its_tail, 300)
+{
+	enum { RECORDS = 20, PIECE = 3000 };
+	static uint8_t stream[RECORDS * PIECE], buf[RECORDS * PIECE];
+	struct mapping closes, keeps;
+	size_t got = 0;
+	struct pair p;
+	ssize_t n = 0;
+	int i, k;
+
+	l5_fill(stream, sizeof(stream), 0);
+	for (k = 0; k < 3; k++) {
+		ASSERT_TRUE(pair_open(&p, self->listener, &self->to,
+				      variant->closer));
+		ASSERT_EQ(0, mapping_open(&closes, p.closer));
+		for (i = 0; i < RECORDS; i++)
+			ASSERT_EQ(PIECE, mapping_send(&closes,
+						      &stream[i * PIECE], PIECE,
+						      0));
+		l5_store(&closes.own->tx_tail, 0);
+		close(p.closer);
+		/* the page of the first record stays */
+		EXPECT_FALLS_TO(GRANT + 4, REST + 4);
+		mapping_close(&closes);
+		if (k == 2)
+			ASSERT_EQ(0, mapping_open(&keeps, p.keeper));
+		if (k == 1)
+			EXPECT_LE(PIECE, recv(p.keeper, buf, sizeof(buf),
+					      MSG_PEEK));
+		for (got = 0; got < sizeof(buf); got += n) {
+			n = recv(p.keeper, &buf[got], sizeof(buf) - got, 0);
+			if (n <= 0)
+				break;
+		}
+		EXPECT_EQ(-1, n);
+		EXPECT_TRUE(errno == EPROTO || errno == ECONNRESET) {
+			TH_LOG("%s", strerror(errno));
+		}
+		EXPECT_LE(PIECE, got);
+		EXPECT_EQ(-1, l5_check(buf, got, 0));
+		if (k == 2)
+			mapping_close(&keeps);
+		close(p.keeper);
+		EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	}
 }
 
 /* A peer that has shut down both ways is there, and keeps as much. */
