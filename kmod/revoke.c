@@ -14,9 +14,9 @@
  *
  * A process may keep the lock of its bootstrap for as long as it likes, by a
  * page fault in a call that copies under it; TCP's own "ss -K" waits for that,
- * too. So rings and mappings end first, since that takes no such lock, and each
- * bootstrap is ended by a work item of its own: no process delays the end of
- * another's connection.
+ * too. So each connection is ended by a work item of its own, rings and mappings
+ * first, since that takes no such lock: no process delays the end of another's
+ * connection, nor those that wait for the lock of rounds.
  *
  * A user that is root of a namespace revokes there as often as it likes, and
  * has the writer killed each time. So what a round leaves behind is bounded: a
@@ -222,6 +222,7 @@ static void l5_revoke_rings(struct l5_sock *l5)
 /* A job. False: a process holds a lock that this needs, for now. */
 static bool l5_revoke_do(struct l5_sock *l5, unsigned int how)
 {
+	l5_revoke_rings(l5);
 	if (l5_state(l5) == L5_CONNECTING && !l5_revoke_connecting(l5))
 		return false;
 	if (l5_state(l5) == L5_LISTEN) {
@@ -330,10 +331,15 @@ static int l5_revoke_one(struct file *file, struct l5_revoke *r)
 	struct l5_revoke_node *node;
 	bool queued = false;
 
-	/* the connection ends in any case: without a node nobody waits */
-	node = kmalloc(sizeof(*node), GFP_KERNEL_ACCOUNT | __GFP_NORETRY |
+	/*
+	 * The connection ends in any case: without a node nobody waits. A user
+	 * that is root of a namespace does not sleep here for its own memory,
+	 * while others wait for the lock of rounds.
+	 */
+	node = kmalloc(sizeof(*node), (r->how & L5_REVOKE_HOST ?
+				       GFP_KERNEL_ACCOUNT | __GFP_NORETRY :
+				       GFP_NOWAIT | __GFP_ACCOUNT) |
 				      __GFP_NOWARN);
-	l5_revoke_rings(l5);
 	spin_lock(&l5_revoke_jobs_lock);
 	l5->revoke_how |= r->how;
 	l5->revoke_pause = 0;
@@ -414,13 +420,15 @@ static int l5_revoke_find(const struct l5_revoke *r, struct l5_net *ln,
 
 static int l5_revoke_net(struct l5_revoke *r, struct l5_net *ln)
 {
+	unsigned long until = jiffies + L5_REVOKE_WAIT;
 	struct file *files[L5_REVOKE_BATCH];
 	int n, i, ends = 0, err = 0;
 
 	/*
 	 * To the end of the list, and once more for sockets that were being
 	 * accepted. Not until no socket is left, or other tasks could make this
-	 * go on for ever.
+	 * go on for ever; and not for ever if they make sockets faster than
+	 * these are found.
 	 */
 	do {
 		n = l5_revoke_find(r, ln, files);
@@ -430,6 +438,8 @@ static int l5_revoke_net(struct l5_revoke *r, struct l5_net *ln)
 		ends += n < L5_REVOKE_BATCH;
 		if (fatal_signal_pending(current))
 			return -EINTR;
+		if (time_after(jiffies, until))
+			return -EINPROGRESS;
 		cond_resched();
 	} while (ends < 2);
 	return err;
@@ -527,7 +537,8 @@ static int l5_revoke_line(struct net *net, char *line)
  * Return: 0; at the first line that fails, its errno: -EPERM, -EINVAL, -ENOENT
  * if there is no such cgroup, -ESRCH if there is no such inode, -EINTR,
  * -EINPROGRESS if a bootstrap is held by its process: then it ends soon after
- * the process lets go, see L5_REVOKE_PAUSE; -ENOMEM if there is no memory to
+ * the process lets go, see L5_REVOKE_PAUSE; or if sockets are made so fast that
+ * some may not have been found; -ENOMEM if there is no memory to
  * wait for the end of each, and they end all the same.
  */
 int l5_revoke_write(struct file *file, char *buf, size_t size)
