@@ -602,6 +602,8 @@ static void churn(struct log *l, int a, int b)
 		ADD(ep, b, EPOLLOUT, 2);
 		SEE(ep);
 		MOD(ep, b, EPOLLIN, 3);
+		note(l, "none %d\n", ep_ctl(ep, 0, b, EPOLLIN, 3));
+		note(l, "none %d\n", ep_ctl(ep, 7, b, EPOLLIN, 3));
 		if (round % 10 == 3) {
 			WAIT(ep);
 			RECV(b, 10);

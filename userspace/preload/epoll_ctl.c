@@ -187,6 +187,7 @@ static int ctl_later(struct ep *ep, int op, int fd,
 		r->churn++;
 	if (r->churn < CHURN || !r->known || !reg_plain(r) ||
 	    r->events & EPOLLET ||
+	    op < EPOLL_CTL_ADD || op > EPOLL_CTL_MOD ||
 	    (op != EPOLL_CTL_DEL &&
 	     ((uintptr_t)ev < 65536 ||
 	      ev->events & (~PLAIN_EVENTS | EPOLLET))) ||
