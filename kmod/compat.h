@@ -89,6 +89,16 @@ struct sock *unix_peer_get(struct sock *sk);
 #define L5_OWN_PASS		own
 #endif
 
+/*
+ * How often a connection was given up by connect(AF_UNSPEC): by that TCP finds
+ * out which tasks slept meanwhile. Since 6.6, and in stable trees.
+ */
+#ifdef L5_HAVE_DISCONNECTS
+#define l5_disconnects(sk)	READ_ONCE((sk)->sk_disconnects)
+#else
+#define l5_disconnects(sk)	0
+#endif
+
 /* until 6.5 splicing was sendpage() and a splice_read() of each family */
 #define L5_OLD_SPLICE		(!L5_KERNEL(6, 5))
 

@@ -134,9 +134,15 @@ static bool l5_reset_told(struct l5_sock *l5)
 	return test_and_set_bit(L5_END_TOLD, &l5_own(l5)->flags);
 }
 
+/*
+ * With L5_MSG_BELL and bytes a call is the rest of one that has moved some by
+ * itself. So it takes no error, which is for the next call to tell.
+ */
 static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 {
 	long timeo = sock_sndtimeo(&l5->sk, msg->msg_flags & MSG_DONTWAIT);
+	bool rest = len && msg->msg_flags & L5_MSG_BELL;
+	const int was = l5_disconnects(l5->boot->sk);
 	struct l5_rounds rounds = { };
 	size_t done = 0;
 	ssize_t n;
@@ -144,9 +150,9 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 
 	if (l5_tx_ended(l5)) {
 		/* AF_UNIX looks at the address first */
-		if (!l5->bops->resets && msg->msg_namelen)
+		if (!rest && !l5->bops->resets && msg->msg_namelen)
 			return -EISCONN;
-		if (!l5_tx_pipe(l5))
+		if (rest || !l5_tx_pipe(l5))
 			goto ended;
 		/* a closing peer may not have told us yet */
 		l5_boot_error(l5);
@@ -187,6 +193,9 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 			if (!n)
 				n = l5_sleep(l5, &timeo, l5_link_arm_tx,
 					     l5_tx_ready(l5));
+			/* there may be another peer by now */
+			if (unlikely(l5_disconnects(l5->boot->sk) != was))
+				goto ended;
 		}
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
@@ -212,6 +221,11 @@ ended:
 		 * the answer: a program that writes only once is to hear of it.
 		 */
 		return min_t(size_t, len, l5_ring_extent(l5));
+	}
+	if (rest) {
+		if (!l5->bops->resets && sock_error(l5->boot->sk))
+			l5_boot_error(l5);
+		return 0;
 	}
 	l5_boot_error(l5);
 	if (!READ_ONCE(l5->boot->sk->sk_err) && READ_ONCE(l5->sk.sk_err))
@@ -351,6 +365,10 @@ int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	bool early;
 	int err;
 
+	/* disconnected before the rest came, which is for no other peer */
+	if (unlikely(msg->msg_flags & L5_MSG_BELL) && len &&
+	    l5_state(l5) == L5_IDLE)
+		return 0;
 	if (unlikely(l5_state(l5) == L5_CONNECTING) && l5_deferred(l5) && len) {
 		err = l5_first_sendmsg(l5, msg, len);
 		if (err)
@@ -432,6 +450,7 @@ static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 {
 	bool peek = flags & MSG_PEEK, ended;
 	bool discard = flags & MSG_TRUNC && l5->bops->counts;
+	const int was = l5_disconnects(l5->boot->sk);
 	struct l5_rounds rounds = { };
 	size_t done = 0;
 	ssize_t n;
@@ -474,7 +493,11 @@ static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			rounds.on = false;
 			continue;
 		}
-		if (ended && done)
+		/* TCP says so to tasks that sleep, and leaves them the error */
+		if (unlikely(l5_disconnects(l5->boot->sk) != was))
+			return done ?: -EPIPE;
+		/* the rest of a call, as in l5_ring_sendmsg() */
+		if (ended && (done || flags & L5_MSG_BELL))
 			return done;
 		if (ended) {
 			n = l5_rings_rx_end(l5, msg, len, flags);
@@ -571,6 +594,7 @@ static int l5_moving_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	long timeo = sock_rcvtimeo(&l5->sk, flags & MSG_DONTWAIT);
 	size_t target = sock_rcvlowat(&l5->sk, flags & MSG_WAITALL, len);
 	bool peek = flags & MSG_PEEK;
+	const int was = l5_disconnects(l5->boot->sk);
 	size_t done = 0, seen = 0, left;
 	bool both;
 	u32 there;
@@ -638,6 +662,8 @@ static int l5_moving_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		}
 		if (n)
 			return done ?: n;
+		if (l5_disconnects(l5->boot->sk) != was)
+			return done ?: -EPIPE;
 	}
 }
 
@@ -679,6 +705,8 @@ int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 	bool nonblock = flags & MSG_DONTWAIT, early;
 	int err;
 
+	if (unlikely(flags & L5_MSG_BELL) && len && l5_state(l5) == L5_IDLE)
+		return 0;
 	if (unlikely(l5_state(l5) == L5_CONNECTING)) {
 		if (l5_deferred(l5) && flags & (MSG_ERRQUEUE | MSG_OOB))
 			return l5_boot_recvmsg(l5, msg, len, flags);

@@ -298,6 +298,7 @@ struct l5_area {
 #define L5_MAP_GONE		0x8	/* the socket has left this memory */
 #define L5_MAP_MUST		0xffff
 #define L5_MAP_LEAVE		0xfff8	/* known or not: leave the rings */
+#define L5_MAP_LOWAT		0x10000	/* SO_RCVLOWAT is set; a hint */
 
 /**
  * struct l5_map_state - what the kernel says about a connection
@@ -442,7 +443,9 @@ struct l5_map_info {
  * For a program that may make no ioctl(), send() of no bytes is
  * L5_IOC_DOORBELL and L5_IOC_UNLOCK in one; with L5_MSG_BELL, a flag that means
  * nothing to TCP, the call tells of no error and takes none. Calls that wait
- * for data ring, too.
+ * for data ring, too. With bytes, the flag says that a send() or recv() is the
+ * rest of one that has moved some by the rings: it returns 0 where it would
+ * tell an error, or the end, and leaves that to the next call.
  */
 #define L5_IOC_MAP_INFO		_IOWR('L', 0xc0, __u32)
 /*

@@ -3,6 +3,7 @@
 #define DIFF	diff_block
 #include "diff.h"
 
+#include <pthread.h>
 #include <sys/time.h>
 
 static char buf[1 << 17];
@@ -520,6 +521,107 @@ SCENARIO(own_shutdown_while_writing)
 	catch_signal(SIGPIPE, 0);
 	when_asleep(c, shut_wr);
 	R(send(c->a, buf, 9, 0));
+	N(caught);
+}
+
+/* A thread that sleeps in a call while another one disconnects. */
+struct sleeper {
+	int fd;
+	bool sends;
+	long ret;
+	int err;
+};
+
+static void *sleeps(void *arg)
+{
+	static char much[8 * BIG];
+	struct sleeper *s = arg;
+	char c;
+
+	s->ret = s->sends ? send(s->fd, much, sizeof(much), 0) :
+			    recv(s->fd, &c, 1, 0);
+	s->err = s->ret < 0 ? errno : 0;
+	return NULL;
+}
+
+/* Two ends that have been used, so that a process has them mapped. */
+static void used_pair(struct ctx *c)
+{
+	int i;
+
+	pair(c);
+	for (i = 0; i < 40; i++) {
+		OK(send(c->b, "x", 1, 0));
+		OK(recv(c->a, buf, 9, 0));
+		OK(send(c->a, "x", 1, 0));
+		OK(recv(c->b, buf, 9, 0));
+	}
+}
+
+static void disconnect_beside(struct ctx *c, struct sleeper *s, int n)
+{
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+	pthread_t t[2];
+	int i;
+
+	used_pair(c);
+	catch_signal(SIGPIPE, 0);
+	for (i = 0; i < n; i++) {
+		s[i].fd = c->a;
+		l5_wait_asleep(l5_thread_start(&t[i], NULL, sleeps, &s[i]));
+	}
+	R(connect(c->a, &none, sizeof(none)));
+	for (i = 0; i < n; i++) {
+		pthread_join(t[i], NULL);
+		if (s[i].sends)
+			V("a part", "%d", s[i].ret > 0);
+		else
+			N(s[i].ret);
+		N(s[i].err);
+	}
+	N(caught);
+}
+
+SCENARIO_ON(tcp, disconnect_beside_sender)
+{
+	struct sleeper s = { .sends = true };
+
+	disconnect_beside(c, &s, 1);
+	P(c->a, POLLIN | POLLOUT);
+	N(so_error(c->a));
+	P(c->a, POLLIN | POLLOUT);
+	R(send(c->a, "x", 1, 0));
+	N(caught);
+}
+
+SCENARIO_ON(tcp, send_after_disconnect)
+{
+	struct sleeper s = { .sends = true };
+
+	disconnect_beside(c, &s, 1);
+	R(send(c->a, "x", 1, 0));
+	N(caught);
+	R(send(c->a, "x", 1, 0));
+	N(caught);
+}
+
+SCENARIO_ON(tcp, disconnect_beside_reader)
+{
+	struct sleeper s = { };
+
+	disconnect_beside(c, &s, 1);
+	P(c->a, POLLIN | POLLOUT);
+	N(so_error(c->a));
+	R(recv(c->a, buf, 9, 0));
+}
+
+SCENARIO_ON(tcp, disconnect_beside_both)
+{
+	struct sleeper s[2] = { { }, { .sends = true } };
+
+	disconnect_beside(c, s, 2);
+	R(send(c->a, "x", 1, 0));
+	R(recv(c->a, buf, 9, 0));
 	N(caught);
 }
 

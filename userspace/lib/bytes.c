@@ -246,7 +246,9 @@ static ssize_t recv_rest(struct l5_wait *w, ssize_t why)
 		t->flags |= MSG_DONTWAIT;
 	if (t->done && (why == L5_TRY_BUSY || !l5_conn_low(t->c)))
 		return transfer_sleep(t, why, false);
-	n = kernel_recv(t->c, &t->at, t->flags);
+	/* an error is for the next call */
+	n = kernel_recv(t->c, &t->at,
+			t->done ? t->flags | L5_MSG_BELL : t->flags);
 	if (n > 0)
 		transfer_woke(t, false);
 	if (n <= 0)
