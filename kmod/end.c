@@ -233,6 +233,8 @@ void l5_map_note(struct l5_sock *l5)
 		flags |= L5_MAP_RX_ASK;
 	if (l5_tx_ended(l5))
 		flags |= L5_MAP_TX_ASK;
+	if (READ_ONCE(l5->sk.sk_rcvlowat) > 1)
+		flags |= L5_MAP_LOWAT;
 	if (flags)
 		l5_map_flag(l5_own(l5), flags);
 }

@@ -14,6 +14,7 @@
 #include <net/tcp.h>
 
 #include "bootstrap.h"
+#include "end.h"
 #include "opts.h"
 #include "ring.h"
 
@@ -346,5 +347,8 @@ int l5_set_rcvlowat(struct sock *sk, int val)
 	if (!err)
 		WRITE_ONCE(sk->sk_rcvlowat, READ_ONCE(bsk->sk_rcvlowat));
 	release_sock(bsk);
+	/* to processes that share the socket, and have it mapped */
+	if (l5_state(l5) == L5_RINGS)
+		l5_map_note(l5);
 	return err;
 }
