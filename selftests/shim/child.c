@@ -10,6 +10,7 @@
 #include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 
 extern char **environ;
 
@@ -204,6 +205,90 @@ SHIM_TEST(cut_control_message)
 			TH_LOG("cmsg_len %zu", len[i]);
 		}
 	}
+}
+
+static int set_flag(int fd, bool on)
+{
+	return fcntl(fd, F_SETFL, on ? O_NONBLOCK : 0);
+}
+
+struct setter {
+	pthread_barrier_t *both;
+	int fd;
+};
+
+static void *sets(void *arg)
+{
+	struct setter *s = arg;
+
+	pthread_barrier_wait(s->both);
+	set_flag(s->fd, true);
+	return NULL;
+}
+
+static long sleeps(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_THREAD, &u);
+	return u.ru_nvcsw;
+}
+
+/* Of two threads the one that is last in the kernel has its way. */
+SHIM_TEST(flag_by_two_threads)
+{
+	struct timeval ms = { .tv_usec = 1000 };
+	pthread_barrier_t both;
+	struct setter s;
+	int a, b, i;
+	pthread_t t;
+	long slept;
+	char c;
+
+	WARM_PAIR(L5, a, b);
+	ASSERT_EQ(0, setsockopt(b, SOL_SOCKET, SO_RCVTIMEO, &ms, sizeof(ms)));
+	pthread_barrier_init(&both, NULL, 2);
+	s = (struct setter){ &both, b };
+	for (i = 0; i < 1000; i++) {
+		pthread_create(&t, NULL, sets, &s);
+		pthread_barrier_wait(&both);
+		set_flag(b, false);
+		pthread_join(t, NULL);
+		slept = sleeps();
+		ASSERT_EQ(-1, read(b, &c, 1));
+		ASSERT_EQ(EAGAIN, errno);
+		if (syscall(SYS_fcntl, b, F_GETFL) & O_NONBLOCK)
+			continue;
+		/* it waited for the time-out */
+		ASSERT_LT(slept, sleeps());
+	}
+	close(a);
+	close(b);
+}
+
+/* An option that another process sets on what it shares holds here, too. */
+SHIM_TEST(lowat_by_a_child)
+{
+	struct pollfd p = { .events = POLLIN };
+	int a, b, low = 3, status;
+	char in[10];
+	pid_t pid;
+
+	WARM_PAIR(L5, a, b);
+	pid = fork();
+	if (!pid)
+		_exit(setsockopt(b, SOL_SOCKET, SO_RCVLOWAT, &low,
+				 sizeof(low)));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_EQ(0, status);
+	p.fd = b;
+	ASSERT_EQ(2, write(a, "12", 2));
+	ASSERT_EQ(0, poll(&p, 1, 50));
+	ASSERT_EQ(1, write(a, "3", 1));
+	ASSERT_EQ(1, poll(&p, 1, 10000));
+	ASSERT_EQ(3, read(b, in, sizeof(in)));
+	close(a);
+	close(b);
 }
 
 TEST_HARNESS_MAIN

@@ -268,4 +268,45 @@ SHIM_TEST(rest_of_a_replaced_number)
 	close(d);
 }
 
+/*
+ * The same, where the number is closed and then another connection's, for which
+ * the library uses the memory of the first again.
+ */
+SHIM_TEST(rest_of_a_number_used_again)
+{
+	struct writer w = { 0 };
+	int a, b, c = -1, d = -1, i;
+	long got = 0;
+	pthread_t t;
+
+	WARM_PAIR(L5, a, b);
+	w.fd = b;
+	pthread_create(&t, NULL, writer_main, &w);
+	while (!atomic_load(&w.tid))
+		;
+	ASSERT_TRUE(l5_wait_asleep(atomic_load(&w.tid)));
+	close(b);
+	/* one of the ends gets the number */
+	ASSERT_TRUE(shim_pair(L5, &c, &d));
+	ASSERT_TRUE(b == c || b == d);
+	if (b == c) {
+		c = d;
+		d = b;
+	}
+	/* and is mapped first */
+	for (i = 0; i < 4 * SHIM_AFTER; i++)
+		ASSERT_EQ(1, write(d, "w", 1));
+	for (i = 0; i < 4 * SHIM_AFTER; i++)
+		ASSERT_EQ(1, raw_read(c, buf, 1));
+	got = drain(a);
+	pthread_join(t, NULL);
+	got += drain(a);
+	/* the kernel moves what was begun; nothing of it is for the other */
+	EXPECT_EQ(got, w.ret);
+	EXPECT_EQ(-1, recv(c, buf, sizeof(buf), MSG_DONTWAIT));
+	close(a);
+	close(c);
+	close(d);
+}
+
 TEST_HARNESS_MAIN

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "fdtab.h"
+#include "learn.h"
 #include "policy.h"
 #include "real.h"
 
@@ -197,6 +198,17 @@ static void async_on(int fd)
 	errno = saved;
 }
 
+/*
+ * O_NONBLOCK was set or cleared. Another thread may have done the opposite
+ * after that, and noted it before: the kernel has the last word.
+ */
+static void nonblocking(int fd, bool on)
+{
+	fd_flag(fd, SOCK_NONBLOCKING, on);
+	if (!alone())
+		learn_status(fd);
+}
+
 EXPORT int fcntl64(int fd, int cmd, ...)
 {
 	struct fd_seen seen = fd_see(fd);
@@ -217,7 +229,7 @@ EXPORT int fcntl64(int fd, int cmd, ...)
 		fd_copy(fd, ret, seen);
 		break;
 	case F_SETFL:
-		fd_flag(fd, SOCK_NONBLOCKING, arg & O_NONBLOCK);
+		nonblocking(fd, arg & O_NONBLOCK);
 		if (arg & O_ASYNC)
 			async_on(fd);
 		break;
@@ -242,7 +254,7 @@ EXPORT int ioctl(int fd, unsigned long cmd, ...)
 	if (ret < 0)
 		return ret;
 	if (cmd == FIONBIO)
-		fd_flag(fd, SOCK_NONBLOCKING, *(int *)arg);
+		nonblocking(fd, *(int *)arg);
 	else if (cmd == FIOASYNC && *(int *)arg)
 		async_on(fd);
 	return ret;

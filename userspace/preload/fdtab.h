@@ -104,7 +104,7 @@ enum {
  * @refs: words that point here
  * @flags: SOCK_NONBLOCKING, SOCK_PLAIN, SOCK_NAMES
  * @forks: what fd_forks is as long as it is this process's alone
- * @error: of a call that had moved something before, for the next one to tell
+ * @gen: how often this memory was a socket's
  * @side: which end of the connection it is; set before any thread finds it
  * @next: among those to be freed
  */
@@ -114,7 +114,7 @@ struct sock {
 	atomic_uint refs;
 	atomic_uint flags;
 	atomic_uint forks;
-	atomic_int error;
+	atomic_uint gen;
 	enum l5_side side;
 	struct sock *next;
 };
@@ -291,6 +291,15 @@ static inline bool sock_alone(const struct sock *s)
 	       atomic_load_explicit(&fd_forks, memory_order_relaxed);
 }
 
+/* Has the socket an option that only system calls keep? */
+static inline bool sock_plain(const struct sock *s)
+{
+	return l5_unlikely(atomic_load_explicit(&s->flags,
+						memory_order_relaxed) &
+			   SOCK_PLAIN ||
+			   l5_load(&s->map->state->flags) & L5_MAP_LOWAT);
+}
+
 /**
  * sock_ready() - what could be done without waiting?
  * @s: a socket in use
@@ -304,8 +313,7 @@ unsigned int sock_ready(const struct sock *s, unsigned int want)
 {
 	unsigned int got = l5_map_ready(s->map, want);
 
-	if (l5_unlikely(atomic_load_explicit(&s->flags, memory_order_relaxed) &
-			SOCK_PLAIN))
+	if (sock_plain(s))
 		got |= L5_READY_ASK;
 	return got;
 }

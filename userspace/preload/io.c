@@ -61,34 +61,6 @@ void io_woke(int fd, const struct pause *p)
 	sock_done();
 }
 
-/*
- * Errors of the call itself are no news of the connection. The kernel tells
- * EPIPE again, and with its signal. AF_UNIX forgets such errors.
- */
-void io_keep_error(int fd, int error)
-{
-	struct sock *s;
-
-	switch (error) {
-	case EAGAIN:
-	case EBADF:
-	case EFAULT:
-	case EINTR:
-	case ENOBUFS:
-	case ENOMEM:
-	case ENOTSOCK:
-	case EPIPE:
-		return;
-	}
-	s = sock_look(fd);
-	if (!s)
-		return;
-	if (!(atomic_load_explicit(&s->flags, memory_order_relaxed) &
-	      SOCK_NAMES))
-		atomic_store(&s->error, error);
-	sock_done();
-}
-
 ssize_t io_interrupted(int fd, const struct l5_wait *w, bool tx)
 {
 	struct timeval t = { 0 };
@@ -123,6 +95,15 @@ bool io_odd(const struct iovec *iov, int n, size_t *len)
 	return !*len;
 }
 
+/*
+ * Is the number still that of the socket? It may have been closed meanwhile,
+ * and be another's, whose memory may even be the same.
+ */
+static bool io_rest_of(const struct io_rest *r)
+{
+	return fd_word(r->fd) == (uintptr_t)r->s && sock_gen(r->s) == r->gen;
+}
+
 size_t io_rest(struct io_rest *r)
 {
 	size_t left = r->at.left, span;
@@ -133,15 +114,12 @@ size_t io_rest(struct io_rest *r)
 	int n;
 
 	sig_settle();
-	/* a number that was closed meanwhile may be another's now */
-	while (r->at.left && fd_word(r->fd) == r->word) {
+	while (r->at.left && io_rest_of(r)) {
 		n = at_iov(&r->at, &first, &v);
 		span = at_span(&r->at);
 		ret = r->call(r, v, n);
 		if (ret > 0)
 			at_move(&r->at, ret);
-		else if (ret < 0 && fd_word(r->fd) == r->word)
-			io_keep_error(r->fd, errno);
 		if (ret <= 0 || (size_t)ret != span ||
 		    !(r->dontwait || l5_no_signal(r->seen)))
 			break;

@@ -71,45 +71,11 @@ void io_woke(int fd, const struct pause *p);
  */
 ssize_t io_interrupted(int fd, const struct l5_wait *w, bool tx);
 
-/**
- * io_keep_error() - the kernel told, and forgot, why it cannot move the rest
- * @fd: the descriptor
- * @error: why, as errno, of a call that has moved something
- *
- * The next call is to tell, be it one that sends or one that receives.
- */
-void io_keep_error(int fd, int error);
-
-/**
- * io_kept_error() - tell that error, once
- * @s: the socket, in use
- *
- * Return: true if there was one; it is in errno.
- */
-static inline bool io_kept_error(struct sock *s)
-{
-	int error = 0;
-
-	if (l5_unlikely(atomic_load_explicit(&s->error, memory_order_relaxed)))
-		error = atomic_exchange(&s->error, 0);
-	if (error)
-		errno = error;
-	return error;
-}
-
 /* The lock word is held by this very thread: -1, with errno. */
 static inline ssize_t io_nested(const struct sock *s, int flags)
 {
 	errno = sock_nonblocking(s) || flags & MSG_DONTWAIT ? EAGAIN : EINTR;
 	return -1;
-}
-
-/* Has the socket an option that only system calls keep? */
-static inline bool io_plain(const struct sock *s)
-{
-	return l5_unlikely(atomic_load_explicit(&s->flags,
-						memory_order_relaxed) &
-			   SOCK_PLAIN);
 }
 
 /**
@@ -126,7 +92,8 @@ bool io_odd(const struct iovec *iov, int n, size_t *len);
 /**
  * struct io_rest - what is left of a call, for the kernel
  * @fd: the descriptor
- * @word: what it was when the socket was in use
+ * @s: the socket, not in use any more; only for io_rest_of()
+ * @gen: its number, while it was in use
  * @at: where the call is in its buffers
  * @flags: MSG_*
  * @one: the program's call has one buffer
@@ -136,7 +103,8 @@ bool io_odd(const struct iovec *iov, int n, size_t *len);
  */
 struct io_rest {
 	int fd;
-	uintptr_t word;
+	const struct sock *s;
+	unsigned int gen;
 	struct at at;
 	int flags;
 	bool one;
@@ -149,11 +117,18 @@ struct io_rest {
  * io_rest() - let the kernel move what is left of a call
  * @r: the call, which has moved something
  *
- * An error is for the next call to tell. Leaves errno alone.
+ * An error is for the next call to tell: L5_MSG_BELL has the kernel keep it.
+ * Leaves errno alone.
  *
  * Return: how many bytes more were moved.
  */
 size_t io_rest(struct io_rest *r);
+
+/* The number of a socket in use, for struct io_rest */
+static inline unsigned int sock_gen(const struct sock *s)
+{
+	return atomic_load_explicit(&s->gen, memory_order_relaxed);
+}
 
 /* What the kernel is asked for, once the rings had nothing more to say. */
 static inline enum l5_stats_call call_of(ssize_t ret, bool slept, bool dontwait,

@@ -80,26 +80,48 @@ static bool flags_of(int fd, const struct sock *s, unsigned int *flags)
 	return now == s;
 }
 
-/*
- * A thread that changed flags or options before the socket's word was there had
- * nowhere to note them, so they are read once more. A thread that changes them
- * from now on notes them itself, after the kernel has them, and its note
- * counts.
- */
-static void flags_again(int fd, const struct sock *s)
+/* Note O_NONBLOCK until it is what the kernel says; F_GETFL's answer, or -1. */
+static int status_noted(int fd, const struct sock *s)
 {
+	int i, status = -1;
 	unsigned int flags;
-	int i, status;
 
 	for (i = 0; i < FLAGS_MAX; i++) {
 		status = syscall(SYS_fcntl, fd, F_GETFL);
 		if (status < 0 || !flags_of(fd, s, &flags))
-			return;
+			return -1;
 		if (!(status & O_NONBLOCK) == !(flags & SOCK_NONBLOCKING))
 			break;
 		fd_flag(fd, SOCK_NONBLOCKING, status & O_NONBLOCK);
 	}
-	if (plain_options(fd, status))
+	return status;
+}
+
+void learn_status(int fd)
+{
+	const struct sock *s = sock_look(fd);
+	int saved = errno;
+
+	if (!s)
+		return;
+	sock_done();
+	if (fd_own_begin()) {
+		status_noted(fd, s);
+		fd_own_end();
+	}
+	errno = saved;
+}
+
+/*
+ * A thread that changed flags or options before the socket's word was there had
+ * nowhere to note them, so they are read once more. A thread that changes them
+ * from now on notes them itself, see learn_status().
+ */
+static void flags_again(int fd, const struct sock *s)
+{
+	int status = status_noted(fd, s);
+
+	if (status >= 0 && plain_options(fd, status))
 		fd_flag(fd, SOCK_PLAIN, true);
 }
 
@@ -193,7 +215,6 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 	atomic_store(&s->forks, word & FD_MADE ? FD_FORKS(word) : UINT32_MAX);
 	s->side = FD_SIDE(word);
 	atomic_store(&s->refs, 1);
-	atomic_store(&s->error, 0);
 	atomic_store(&s->flags, names(fd) |
 		     (status & O_NONBLOCK ? SOCK_NONBLOCKING : 0));
 	s->stat = NULL;

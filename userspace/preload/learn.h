@@ -24,4 +24,14 @@ void learn_live(void);
  */
 struct sock *learn_use(int fd, uintptr_t word);
 
+/**
+ * learn_status() - O_NONBLOCK of a mapped socket was changed and noted, maybe
+ * by
+ *	more than one thread
+ * @fd: the descriptor
+ *
+ * Leaves errno alone.
+ */
+void learn_status(int fd);
+
 #endif /* L5_LEARN_H */

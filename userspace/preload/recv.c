@@ -124,10 +124,11 @@ static ssize_t recv_call(const struct io_rest *r, const struct iovec *v, int n)
 	return real.recvmsg(r->fd, &msg, r->flags);
 }
 
-static ssize_t recv_rest(const struct receive *r, size_t done)
+static ssize_t recv_rest(const struct receive *r, unsigned int gen, size_t done)
 {
 	struct io_rest rest = {
-		.fd = r->fd, .word = (uintptr_t)r->s, .flags = r->flags,
+		.fd = r->fd, .s = r->s, .gen = gen,
+		.flags = r->flags | L5_MSG_BELL,
 		.one = r->n == 1,
 		.seen = r->wait.seen, .call = recv_call,
 	};
@@ -146,11 +147,12 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 {
 	struct receive r;
 	bool came = false;
+	unsigned int gen;
 	ssize_t ret;
 
 	p->slept = false;
 	p->tx = false;
-	if (io_plain(s)) {
+	if (sock_plain(s)) {
 		stats_call(s->stat, fd, L5_STATS_IN, L5_STATS_OPTION);
 		sock_done();
 		return TO_KERNEL;
@@ -167,13 +169,12 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 	if (l5_unlikely(ret == TO_KERNEL)) {
 		ret = r.why;
 		came = !io_pause(p, &r.wait);
-		if (io_kept_error(s))
-			ret = -1;
 	}
 	if (ret == L5_TRY_NESTED)
 		ret = io_nested(s, flags);
 	if (l5_unlikely(s->stat))
 		count_recv(s, fd, ret, len, flags, p);
+	gen = sock_gen(s);
 	sock_done();
 	if (l5_unlikely(came && ret == L5_TRY_AGAIN))
 		return io_interrupted(fd, &r.wait, false);
@@ -185,7 +186,7 @@ static ssize_t ring_recv(struct sock *s, int fd, const struct iovec *iov,
 		return TO_KERNEL;
 	if (l5_unlikely(flags & MSG_WAITALL && ret > 0 && (size_t)ret < len &&
 			l5_wait_quiet(&r.wait)))
-		return recv_rest(&r, ret);
+		return recv_rest(&r, gen, ret);
 	return ret;
 }
 

@@ -45,6 +45,7 @@ void count_send(struct sock *s, int fd, ssize_t ret, bool all, bool some,
  * struct sending - a send through a ring
  * @wait: how it waits
  * @s: the socket, in use
+ * @gen: its number
  * @fd: its descriptor
  * @iov: what to send
  * @n: how many of these
@@ -56,6 +57,7 @@ void count_send(struct sock *s, int fd, ssize_t ret, bool all, bool some,
 struct sending {
 	struct l5_wait wait;
 	struct sock *s;
+	unsigned int gen;
 	int fd;
 	const struct iovec *iov;
 	int n;
@@ -138,8 +140,6 @@ static ssize_t write_all(int fd, const struct iovec *iov, int n)
 		ret = real.write(fd, iov[i].iov_base, iov[i].iov_len);
 		if (ret > 0)
 			done += ret;
-		else if (ret < 0)
-			io_keep_error(fd, errno);
 		if (ret < 0 || (size_t)ret < iov[i].iov_len)
 			break;
 	}
@@ -162,8 +162,8 @@ static ssize_t send_call(const struct io_rest *r, const struct iovec *v, int n)
 static size_t send_rest(const struct sending *t, int flags, bool dontwait)
 {
 	struct io_rest rest = {
-		.fd = t->fd, .word = (uintptr_t)t->s,
-		.flags = flags | MSG_NOSIGNAL,
+		.fd = t->fd, .s = t->s, .gen = t->gen,
+		.flags = flags | MSG_NOSIGNAL | L5_MSG_BELL,
 		.dontwait = dontwait, .seen = t->wait.seen, .call = send_call,
 	};
 
@@ -240,15 +240,10 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 
 	p->slept = false;
 	p->tx = true;
-	if (io_plain(s)) {
+	if (sock_plain(s)) {
 		stats_call(s->stat, fd, L5_STATS_OUT, L5_STATS_OPTION);
 		sock_done();
 		return TO_KERNEL;
-	}
-	if (l5_unlikely(atomic_load_explicit(&s->error, memory_order_relaxed) &&
-			io_kept_error(s))) {
-		sock_done();
-		return -1;
 	}
 	ret = n == 1 ? l5_map_send1(s->map, fd, iov->iov_base, len) :
 		       l5_map_trysend(s->map, fd, iov, n);
@@ -258,8 +253,8 @@ static ssize_t ring_send(struct sock *s, int fd, const struct iovec *iov,
 		return ret;
 	}
 	t = (struct sending){
-		.wait = { .seen = seen }, .s = s, .fd = fd, .iov = iov, .n = n,
-		.len = len, .first = ret,
+		.wait = { .seen = seen }, .s = s, .gen = sock_gen(s), .fd = fd,
+		.iov = iov, .n = n, .len = len, .first = ret,
 	};
 	return send_waits(&t, flags, p);
 }

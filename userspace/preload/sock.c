@@ -39,8 +39,10 @@ struct sock *sock_new(void)
 		}
 	}
 	s = pool;
-	if (s)
+	if (s) {
 		pool = s->next;
+		atomic_fetch_add(&s->gen, 1);
+	}
 	atomic_flag_clear(&pool_busy);
 	return s;
 }
