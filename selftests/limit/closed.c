@@ -429,7 +429,8 @@ TEST_F_TIMEOUT(limit_closed, both_gone, 300)
 			ASSERT_TRUE(end_put(p.closer, BYTES, 0));
 		close(p.closer);
 		if (i == 2)
-			usleep(100000);
+			EXPECT_FALLS_TO(GRANT + PAGES(BYTES),
+					REST + PAGES(BYTES));
 		if (i != 1)
 			ASSERT_EQ(0, connect(p.keeper, &none, sizeof(none)));
 		EXPECT_FALLS_TO(GRANT, REST);

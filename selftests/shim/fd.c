@@ -747,13 +747,15 @@ SHIM_TEST(cancels)
 	int a, b, i, k;
 	pthread_t t;
 	void *ret;
+	pid_t tid;
 
 	WARM_PAIR(L5, a, b);
 	for (i = 0; i < 4; i++) {
-		ASSERT_EQ(0, pthread_create(&t, NULL, cancelled, &b));
+		tid = l5_thread_start(&t, NULL, cancelled, &b);
 		for (k = 0; i & 1 && k < 1000; k++)
 			ASSERT_EQ(1, write(a, "x", 1));
-		usleep(i & 1 ? 0 : 50000);
+		if (!(i & 1))
+			ASSERT_TRUE(l5_wait_asleep(tid));
 		pthread_cancel(t);
 		ASSERT_EQ(0, pthread_join(t, &ret));
 		ASSERT_EQ(PTHREAD_CANCELED, ret);

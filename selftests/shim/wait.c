@@ -213,7 +213,8 @@ SHIM_TEST(signals_and_timeouts)
 	sigaddset(&set, SIGALRM);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	alarm_every(1000);
-	usleep(20000);
+	ASSERT_TRUE(L5_UNTIL(!sigpending(&set) && sigismember(&set, SIGALRM),
+			     10000 * l5_slow()));
 	/* however many there were, one is pending */
 	alarm_off();
 	ASSERT_EQ(0, caught);
