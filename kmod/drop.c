@@ -75,13 +75,6 @@ static bool l5_drop_lock(struct l5_conn *conn, int first)
 	return false;
 }
 
-static void l5_drop_unlock(struct l5_conn *conn)
-{
-	l5_fill_unlock(conn);
-	mutex_unlock(&conn->end[0].map_lock);
-	mutex_unlock(&conn->end[1].map_lock);
-}
-
 /* Take all pages out of the mappings of an end; faults bring back some. */
 static void l5_drop_zap(struct l5_end *e)
 {
@@ -139,27 +132,6 @@ static bool l5_drop_take(struct l5_conn *conn, int ring, u64 first, u64 keep)
 	return n;
 }
 
-/* The same, and take them from processes: the writer's have lost theirs. */
-static void l5_drop_pages(struct l5_conn *conn, int ring, u64 first, u64 keep)
-{
-	if (l5_drop_take(conn, ring, first, keep))
-		l5_drop_zap(&conn->end[!ring]);
-}
-
-/*
- * Nobody writes a ring any more. From now on its writer's processes write to
- * nobody, all at once: one that has lost the page of a payload waits in a fault
- * until it has lost that of the header, too. A system call publishes under
- * rcu_read_lock() if it sees that nothing was dropped.
- */
-static void l5_drop_begin(struct l5_end *e)
-{
-	if (e->dropped)
-		return;
-	WRITE_ONCE(e->dropped, true);
-	l5_drop_zap(e);
-}
-
 /*
  * Where the records of a closed end end: its cursor, or one record later if its
  * last process died before it could move that.
@@ -178,7 +150,7 @@ static u64 l5_drop_tail(struct l5_end *e)
  * period has passed since it was dropped, so it has its last record.
  * Return: true if there are unread pages, so that it is worth trying again.
  */
-static bool l5_drop_trim(struct l5_conn *conn, int closed)
+static bool l5_drop_trim(struct l5_conn *conn, int closed, bool *took)
 {
 	u64 head, tail;
 	bool unread;
@@ -193,10 +165,11 @@ static bool l5_drop_trim(struct l5_conn *conn, int closed)
 	head = l5_load_acquire(&conn->end[!closed].ctrl->rx_head);
 	unread = head != tail && tail - head <= conn->end[closed].size;
 	if (unread)
-		l5_drop_pages(conn, closed, head >> PAGE_SHIFT,
-			      (tail >> PAGE_SHIFT) - (head >> PAGE_SHIFT) + 1);
+		*took = l5_drop_take(conn, closed, head >> PAGE_SHIFT,
+				     (tail >> PAGE_SHIFT) -
+				     (head >> PAGE_SHIFT) + 1);
 	else
-		l5_drop_pages(conn, closed, 0, 0);
+		*took = l5_drop_take(conn, closed, 0, 0);
 	return unread;
 }
 
@@ -227,23 +200,43 @@ static void l5_drop_put(struct l5_conn *conn)
 }
 
 /*
- * Take one step; the caller holds the locks. The first step ends both rings and
- * takes all pages of the ring that nobody will read. Each later one takes the
- * pages of the other ring that its reader has left.
+ * Take one step; the caller has the locks, and has them no more afterwards. The
+ * first step ends both rings and takes all pages of the ring that nobody will
+ * read. Each later one takes the pages of the other ring that its reader has
+ * left.
+ *
+ * The first one has a ring's writers write to nobody from then on, all at once:
+ * a process that has lost the page of a payload waits in a fault until it has
+ * lost that of the header, too. A system call publishes under rcu_read_lock() if
+ * it sees that nothing was dropped.
+ *
+ * To take pages from processes lasts as long as they have mappings, of which
+ * they make as many as they like. So nothing of the other end waits for that:
+ * not for the locks of the rings, nor for one end's mappings while it is the
+ * turn of the other's.
+ *
  * Return: true if there is to be another step.
  */
 static bool l5_drop_step(struct l5_conn *conn, int closed)
 {
-	bool more = true;
+	struct l5_end *e = &conn->end[closed], *other = &conn->end[!closed];
+	bool first = !e->dropped, more = true, took = true;
 
-	if (conn->end[closed].dropped) {
-		more = l5_drop_trim(conn, closed);
+	if (first) {
+		WRITE_ONCE(other->dropped, true);
+		WRITE_ONCE(e->dropped, true);
+		l5_drop_take(conn, !closed, 0, 0);
 	} else {
-		l5_drop_begin(&conn->end[!closed]);
-		l5_drop_begin(&conn->end[closed]);
-		l5_drop_pages(conn, !closed, 0, 0);
+		more = l5_drop_trim(conn, closed, &took);
 	}
 	conn->drop_cookie = start_poll_synchronize_rcu();
+	l5_fill_unlock(conn);
+	if (took)
+		l5_drop_zap(other);
+	mutex_unlock(&other->map_lock);
+	if (first)
+		l5_drop_zap(e);
+	mutex_unlock(&e->map_lock);
 	return more;
 }
 
@@ -269,7 +262,6 @@ bool l5_drop(struct l5_conn *conn, int closed)
 	if (!l5_drop_trylock(conn, !closed))
 		return true;
 	more = l5_drop_step(conn, closed);
-	l5_drop_unlock(conn);
 	return more || !list_empty(&conn->dropped);
 }
 
@@ -288,7 +280,6 @@ void l5_drop_now(struct l5_conn *conn, int closed)
 
 	for (i = 0; i < 2 && l5_drop_lock(conn, closed); i++) {
 		l5_drop_step(conn, closed);
-		l5_drop_unlock(conn);
 		cond_synchronize_rcu(conn->drop_cookie);
 		l5_drop_put(conn);
 	}
