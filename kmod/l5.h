@@ -393,8 +393,8 @@ struct l5_opts {
  * @pending_lock: guards @pending, @closing
  * @listened: does what is due once a listener's bootstrap is no longer a
  *	listener
- * @revoked: number of the last round of revoking that looked at it, under the
- *	lock of the namespace's list
+ * @revoked: numbers of the last rounds of revoking that looked at it, its
+ *	namespace's and the host's, under the lock of the namespace's list
  * @revoke_work: ends its connection, or what waits for accept(); has a
  *	reference to the socket's file while it is queued or runs, see revoke.c
  * @revoke_waits: of rounds of revoking that wait for @revoke_work; this and the
@@ -449,7 +449,7 @@ struct l5_sock {
 	struct list_head pending;
 	spinlock_t pending_lock;
 	struct delayed_work listened;
-	u32 revoked;
+	u32 revoked[2];
 	struct delayed_work revoke_work;
 	struct list_head revoke_waits;
 	unsigned int revoke_how;

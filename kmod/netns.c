@@ -53,6 +53,7 @@ void l5_net_del(struct l5_sock *l5)
  */
 int l5_net_begin(struct l5_net *ln)
 {
+	mutex_init(&ln->revoke_lock);
 	spin_lock_init(&ln->lock);
 	ln->enabled = 1;
 	ln->spin_us = L5_SPIN_MOST / NSEC_PER_USEC;

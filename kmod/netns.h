@@ -65,8 +65,10 @@ struct l5_stats {
  * @rules: the sockets that are to have no rings, see deny.c; read under RCU
  * @rules_lock: serialises changes of @rules, @nrules
  * @nrules: how many rules there are
- * @revoked: number of the last round of revoking that was here, under
- *	l5_revoke_lock
+ * @revoke_lock: serialises the rounds of revoking that begin here
+ * @revoke_rounds: their number, under @revoke_lock
+ * @revoked: number of the host's last round of revoking that was here, under
+ *	the @revoke_lock of the first namespace
  * @sysctl: its table of sysctls
  */
 struct l5_net {
@@ -96,6 +98,8 @@ struct l5_net {
 	struct list_head rules;
 	struct mutex rules_lock;
 	unsigned int nrules;
+	struct mutex revoke_lock;
+	u32 revoke_rounds;
 	u32 revoked;
 	struct ctl_table_header *sysctl;
 };

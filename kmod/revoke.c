@@ -62,6 +62,7 @@
  *	rings and will have none are meant, too
  * @ns: the user namespace of the uids in @who
  * @round: number of this round, see l5_sock.revoked
+ * @which: of these: 1 if it is the host's
  * @count: sockets found
  * @nodes: &struct l5_revoke_node, of the jobs of this round
  * @left: number of jobs that are not done, and one while they are being asked
@@ -73,6 +74,7 @@ struct l5_revoke {
 	unsigned int how;
 	struct user_namespace *ns;
 	u32 round;
+	int which;
 	unsigned int count;
 	struct list_head nodes;
 	unsigned int left;
@@ -92,9 +94,6 @@ struct l5_revoke_node {
 	struct list_head round;
 	struct l5_revoke *r;
 };
-
-static DEFINE_MUTEX(l5_revoke_lock);	/* guards the number of rounds */
-static u32 l5_revoke_rounds;
 
 /* guards l5_sock.revoke_*, and which rounds wait for which jobs */
 static DEFINE_SPINLOCK(l5_revoke_jobs_lock);
@@ -403,11 +402,11 @@ static int l5_revoke_find(const struct l5_revoke *r, struct l5_net *ln,
 
 	spin_lock(&ln->lock);
 	hlist_for_each_entry(l5, &ln->socks, sk.sk_node) {
-		if (l5->revoked == r->round)
+		if (l5->revoked[r->which] == r->round)
 			continue;
 		if (n == L5_REVOKE_BATCH)
 			break;
-		l5->revoked = r->round;
+		l5->revoked[r->which] = r->round;
 		if (!l5_revoke_wants(r, l5))
 			continue;
 		file = READ_ONCE(l5->sk.sk_socket->file);
@@ -450,7 +449,7 @@ static struct net *l5_revoke_next(const struct l5_revoke *r)
 {
 	struct net *net, *found = NULL;
 
-	lockdep_assert_held(&l5_revoke_lock);
+	lockdep_assert_held(&l5_net(&init_net)->revoke_lock);
 	rcu_read_lock();
 	for_each_net_rcu(net) {
 		if (l5_net(net)->revoked == r->round || !maybe_get_net(net))
@@ -476,23 +475,29 @@ static int l5_revoke_everywhere(struct l5_revoke *r)
 	return err;
 }
 
+/*
+ * Rounds of different namespaces do not wait for each other: a user that is root
+ * of some has as many as it likes.
+ */
 static int l5_revoke_round(struct l5_revoke *r, struct net *net)
 {
+	struct l5_net *ln = l5_net(net);
 	int err;
 
 	/* AF, pairs with AE: what is denied, then the sockets that connect */
 	smp_mb();
-	if (mutex_lock_killable(&l5_revoke_lock))
+	if (mutex_lock_killable(&ln->revoke_lock))
 		return -EINTR;
 	/* a new socket has the number 0 */
-	if (!++l5_revoke_rounds)
-		l5_revoke_rounds = 1;
-	r->round = l5_revoke_rounds;
-	if (r->how & L5_REVOKE_HOST)
+	if (!++ln->revoke_rounds)
+		ln->revoke_rounds = 1;
+	r->round = ln->revoke_rounds;
+	r->which = !!(r->how & L5_REVOKE_HOST);
+	if (r->which)
 		err = l5_revoke_everywhere(r);
 	else
-		err = l5_revoke_net(r, l5_net(net));
-	mutex_unlock(&l5_revoke_lock);
+		err = l5_revoke_net(r, ln);
+	mutex_unlock(&ln->revoke_lock);
 	if (!err && !r->count && r->who.kind == L5_WHO_INODE)
 		err = -ESRCH;
 	return err;
