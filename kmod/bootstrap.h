@@ -148,7 +148,8 @@ bool l5_boot_readable(const struct l5_sock *l5, size_t seen);
  */
 static inline void l5_send_to_closed(struct l5_sock *l5)
 {
-	if (l5->bops->send_to_closed)
+	if (l5->bops->send_to_closed &&
+	    !test_bit(L5_END_KEPT, &l5_own(l5)->flags))
 		l5->bops->send_to_closed(l5);
 }
 

@@ -158,7 +158,8 @@ bool l5_rx_ended(struct l5_sock *l5)
 
 	ended = READ_ONCE(l5->sk.sk_err) == EPROTO ||
 		READ_ONCE(l5_own(l5)->flags) &
-		(BIT(L5_END_RCV_SHUTDOWN) | BIT(L5_END_REVOKED));
+		(BIT(L5_END_RCV_SHUTDOWN) | BIT(L5_END_REVOKED) |
+		 BIT(L5_END_KEPT));
 	/*
 	 * AF_UNIX has no other end; from another host TCP's end is here before
 	 * the last record, and no error after it is the reader's
@@ -190,7 +191,8 @@ bool l5_tx_ended(struct l5_sock *l5)
 	       READ_ONCE(bsk->sk_shutdown) & SEND_SHUTDOWN ||
 	       READ_ONCE(bsk->sk_state) == TCP_CLOSE ||
 	       READ_ONCE(l5_own(l5)->flags) &
-	       (BIT(L5_END_FIN) | BIT(L5_END_REVOKED) | BIT(L5_END_CUT)) ||
+	       (BIT(L5_END_FIN) | BIT(L5_END_REVOKED) | BIT(L5_END_CUT) |
+		BIT(L5_END_KEPT)) ||
 	       test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) ||
 	       l5_link_lost(l5);
 }

@@ -44,7 +44,8 @@ static bool l5_tx_gone(struct l5_sock *l5)
 	       !(READ_ONCE(bsk->sk_shutdown) & SEND_SHUTDOWN) &&
 	       READ_ONCE(bsk->sk_state) != TCP_CLOSE &&
 	       test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
-	       !test_bit(L5_END_FIN, &l5_own(l5)->flags);
+	       !(READ_ONCE(l5_own(l5)->flags) &
+		 (BIT(L5_END_FIN) | BIT(L5_END_KEPT)));
 }
 
 /*
@@ -408,6 +409,8 @@ static int l5_rings_rx_end(struct l5_sock *l5, struct msghdr *msg, size_t len,
 {
 	int n;
 
+	if (test_bit(L5_END_KEPT, &l5_own(l5)->flags))
+		return -EPIPE;
 	/* the bootstrap gives any other error: if one is missing here, even for
 	 * a moment, l5_boot_error() takes it for one that a program has had
 	 */

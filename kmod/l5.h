@@ -176,7 +176,11 @@ extern const char l5_tag_owner;		/* l5_sock, of its bootstrap */
 #define L5_END_REVOKED	5	/* records in the rings may be half written */
 #define L5_END_CUT	6	/* sends no more, by an administrator's word */
 #define L5_END_TOLD	7	/* a call has had the reset */
-#define L5_END_KEPT	8	/* disconnected: a socket keeps it still */
+/*
+ * Disconnected, but its socket keeps it, and calls may be in it still. The
+ * bootstrap may be another connection's by now, of which they know nothing.
+ */
+#define L5_END_KEPT	8
 
 /**
  * struct l5_end - one end of a connection: what it writes, what it has read

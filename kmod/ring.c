@@ -116,6 +116,8 @@ static void l5_ring_publish(struct l5_end *own, u32 len)
  */
 void l5_ring_violation(struct l5_sock *l5)
 {
+	if (test_bit(L5_END_KEPT, &l5_own(l5)->flags))
+		return;
 	if (!test_and_set_bit(L5_END_BROKEN, &l5_own(l5)->flags))
 		l5_count(l5, L5_STAT_VIOLATIONS, 1);
 	WRITE_ONCE(l5->sk.sk_err, EPROTO);

@@ -543,6 +543,70 @@ TEST_F_TIMEOUT(limit_closed, disconnected_in_a_fault, 300)
 	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
 }
 
+/* A plain TCP connection of a socket that was disconnected before. */
+static int connect_again(int fd)
+{
+	struct addr to = addr_parse("127.0.0.1:0");
+	int l = end_listen(END_TCP, &to), s;
+
+	s = l < 0 || connect(fd, &to.sa, to.len) ? -1 : accept(l, NULL, NULL);
+	close(l);
+	return s;
+}
+
+/*
+ * The old peer of a socket that is connected to another one by now: what it
+ * forges is nothing to the new connection, and a call that was in the old one
+ * ends.
+ */
+TEST_F_TIMEOUT(limit_closed, connected_again, 300)
+{
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+	struct stuck out;
+	struct mapping m;
+	struct pair p;
+	pthread_t t;
+	int uffd, k, s;
+	char c;
+
+	if (variant->at[0] == 'a')
+		SKIP(return, "AF_UNIX does not disconnect");
+	for (k = 0; k < 2; k++) {
+		ASSERT_TRUE(pair_open(&p, self->listener, &self->to,
+				      variant->closer));
+		ASSERT_EQ(0, mapping_open(&m, p.keeper));
+		/* in a page fault; or asleep, since there is no room */
+		out.hole = k ? map_shared(3 * MAP_PAGE) :
+			       hole_map(3 * MAP_PAGE, &uffd);
+		if (!out.hole)
+			SKIP(return, "no userfaultfd");
+		while (k && send(p.closer, out.hole, 3 * MAP_PAGE,
+				 MSG_DONTWAIT) > 0)
+			;
+		out.fd = p.closer;
+		ASSERT_TRUE(l5_wait_asleep(l5_thread_start(&t, NULL, sends,
+							   &out)));
+		ASSERT_EQ(0, connect(p.closer, &none, sizeof(none)));
+		s = connect_again(p.closer);
+		ASSERT_LE(0, s);
+		l5_store(&m.own->rx_head, 0x5555555555555ull);
+		if (!k)
+			close(uffd);
+		pthread_join(t, NULL);
+		EXPECT_EQ(1, send(p.closer, "x", 1, 0));
+		EXPECT_EQ(1, recv(s, &c, 1, 0));
+		EXPECT_EQ(1, send(s, "y", 1, 0));
+		EXPECT_EQ(1, recv(p.closer, &c, 1, 0));
+		mapping_close(&m);
+		close(p.keeper);
+		close(p.closer);
+		EXPECT_EQ(0, recv(s, &c, 1, 0));
+		close(s);
+	}
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
 /*
  * An end that lies about where its last record ends, before it closes, has the
  * pages of the others given back. Its peer reads what is there, and has an
