@@ -207,8 +207,8 @@ static void l5_drop_put(struct l5_conn *conn)
  *
  * The first one has a ring's writers write to nobody from then on, all at once:
  * a process that has lost the page of a payload waits in a fault until it has
- * lost that of the header, too. A system call publishes under rcu_read_lock() if
- * it sees that nothing was dropped.
+ * lost that of the header, too. A system call publishes under rcu_read_lock()
+ * if it sees that nothing was dropped.
  *
  * To take pages from processes lasts as long as they have mappings, of which
  * they make as many as they like. So nothing of the other end waits for that:

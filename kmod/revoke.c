@@ -14,9 +14,9 @@
  *
  * A process may keep the lock of its bootstrap for as long as it likes, by a
  * page fault in a call that copies under it; TCP's own "ss -K" waits for that,
- * too. So each connection is ended by a work item of its own, rings and mappings
- * first, since that takes no such lock: no process delays the end of another's
- * connection, nor those that wait for the lock of rounds.
+ * too. So each connection is ended by a work item of its own, rings and
+ * mappings first, since that takes no such lock: no process delays the end of
+ * another's connection, nor those that wait for the lock of rounds.
  *
  * A user that is root of a namespace revokes there as often as it likes, and
  * has the writer killed each time. So what a round leaves behind is bounded: a
@@ -476,8 +476,8 @@ static int l5_revoke_everywhere(struct l5_revoke *r)
 }
 
 /*
- * Rounds of different namespaces do not wait for each other: a user that is root
- * of some has as many as it likes.
+ * Rounds of different namespaces do not wait for each other: a user that is
+ * root of some has as many as it likes.
  */
 static int l5_revoke_round(struct l5_revoke *r, struct net *net)
 {
