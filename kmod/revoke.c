@@ -328,16 +328,10 @@ static int l5_revoke_one(struct file *file, struct l5_revoke *r)
 {
 	struct l5_sock *l5 = l5_sk(sock_from_file(file)->sk);
 	struct l5_revoke_node *node;
-	bool queued = false;
+	bool queued = false, runs;
 
-	/*
-	 * The connection ends in any case: without a node nobody waits. A user
-	 * that is root of a namespace does not sleep here for its own memory,
-	 * while others wait for the lock of rounds.
-	 */
-	node = kmalloc(sizeof(*node), (r->how & L5_REVOKE_HOST ?
-				       GFP_KERNEL_ACCOUNT | __GFP_NORETRY :
-				       GFP_NOWAIT | __GFP_ACCOUNT) |
+	/* the connection ends in any case: without a node nobody waits */
+	node = kmalloc(sizeof(*node), GFP_KERNEL_ACCOUNT | __GFP_NORETRY |
 				      __GFP_NOWARN);
 	spin_lock(&l5_revoke_jobs_lock);
 	l5->revoke_how |= r->how;
@@ -348,9 +342,13 @@ static int l5_revoke_one(struct file *file, struct l5_revoke *r)
 		list_add_tail(&node->job, &l5->revoke_waits);
 		list_add(&node->round, &r->nodes);
 	}
-	if (!l5->revoke_runs)
+	runs = l5->revoke_runs;
+	if (!runs)
 		queued = l5_revoke_queue(l5, 0);
 	spin_unlock(&l5_revoke_jobs_lock);
+	/* it may be held up, and the socket may have rings by now */
+	if (runs)
+		l5_revoke_rings(l5);
 	if (!queued)
 		fput(file);
 	return node ? 0 : -ENOMEM;
@@ -419,15 +417,13 @@ static int l5_revoke_find(const struct l5_revoke *r, struct l5_net *ln,
 
 static int l5_revoke_net(struct l5_revoke *r, struct l5_net *ln)
 {
-	unsigned long until = jiffies + L5_REVOKE_WAIT;
 	struct file *files[L5_REVOKE_BATCH];
 	int n, i, ends = 0, err = 0;
 
 	/*
 	 * To the end of the list, and once more for sockets that were being
 	 * accepted. Not until no socket is left, or other tasks could make this
-	 * go on for ever; and not for ever if they make sockets faster than
-	 * these are found.
+	 * go on for ever.
 	 */
 	do {
 		n = l5_revoke_find(r, ln, files);
@@ -437,8 +433,6 @@ static int l5_revoke_net(struct l5_revoke *r, struct l5_net *ln)
 		ends += n < L5_REVOKE_BATCH;
 		if (fatal_signal_pending(current))
 			return -EINTR;
-		if (time_after(jiffies, until))
-			return -EINPROGRESS;
 		cond_resched();
 	} while (ends < 2);
 	return err;
@@ -542,8 +536,7 @@ static int l5_revoke_line(struct net *net, char *line)
  * Return: 0; at the first line that fails, its errno: -EPERM, -EINVAL, -ENOENT
  * if there is no such cgroup, -ESRCH if there is no such inode, -EINTR,
  * -EINPROGRESS if a bootstrap is held by its process: then it ends soon after
- * the process lets go, see L5_REVOKE_PAUSE; or if sockets are made so fast that
- * some may not have been found; -ENOMEM if there is no memory to
+ * the process lets go, see L5_REVOKE_PAUSE; -ENOMEM if there is no memory to
  * wait for the end of each, and they end all the same.
  */
 int l5_revoke_write(struct file *file, char *buf, size_t size)
