@@ -498,10 +498,14 @@ static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		}
 		/* TCP says so to tasks that sleep, and leaves them the error */
 		if (unlikely(l5_disconnects(l5->boot->sk) != was))
-			return done ?: -EPIPE;
+			return done || flags & L5_MSG_BELL ? (int)done : -EPIPE;
 		/* the rest of a call, as in l5_ring_sendmsg() */
-		if (ended && (done || flags & L5_MSG_BELL))
+		if (ended && (done || flags & L5_MSG_BELL)) {
+			/* AF_UNIX forgets why it stopped */
+			if (!l5->bops->resets && sock_error(l5->boot->sk))
+				l5_boot_error(l5);
 			return done;
+		}
 		if (ended) {
 			n = l5_rings_rx_end(l5, msg, len, flags);
 			if (n == -EAGAIN)

@@ -623,4 +623,19 @@ SCENARIO(read_shut)
 	R(recv(c->b, buf, 9, 0));
 }
 
+/* A receive of all that waits when the peer closes with bytes unread. */
+SCENARIO(waitall_at_reset)
+{
+	pair(c);
+	OK(send(c->a, "xyz", 3, 0));
+	await(c->b, 3);
+	OK(send(c->b, "12345", 5, 0));
+	await(c->a, 5);
+	close(c->b);
+	settle(c);
+	R(recv(c->a, buf, 9, MSG_WAITALL));
+	R(recv(c->a, buf, 9, 0));
+	R(recv(c->a, buf, 9, 0));
+}
+
 TEST_HARNESS_MAIN
