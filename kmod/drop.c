@@ -212,8 +212,8 @@ static void l5_drop_put(struct l5_conn *conn)
  *
  * To take pages from processes lasts as long as they have mappings, of which
  * they make as many as they like. So nothing of the other end waits for that:
- * not for the locks of the rings, nor for one end's mappings while it is the
- * turn of the other's.
+ * not for the locks of the rings, nor the end that stays for the mappings of
+ * the one that has closed.
  *
  * Return: true if there is to be another step.
  */
@@ -231,12 +231,15 @@ static bool l5_drop_step(struct l5_conn *conn, int closed)
 	}
 	conn->drop_cookie = start_poll_synchronize_rcu();
 	l5_fill_unlock(conn);
+	if (!first)
+		mutex_unlock(&e->map_lock);
 	if (took)
 		l5_drop_zap(other);
 	mutex_unlock(&other->map_lock);
-	if (first)
+	if (first) {
 		l5_drop_zap(e);
-	mutex_unlock(&e->map_lock);
+		mutex_unlock(&e->map_lock);
+	}
 	return more;
 }
 
