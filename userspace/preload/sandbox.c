@@ -211,8 +211,9 @@ static bool try_calls(void)
 	       CALL(SYS_setsockopt, -1, SOL_L5, 0, 0, 0, 0) == -EBADF &&
 	       CALL(SYS_getsockname, -1, 0, 0, 0, 0, 0) == -EBADF &&
 	       CALL(SYS_getpeername, -1, 0, 0, 0, 0, 0) == -EBADF &&
-	       CALL(SYS_sendmsg, -1, 0, MSG_NOSIGNAL, 0, 0, 0) == -EBADF &&
-	       CALL(SYS_recvmsg, -1, 0, 0, 0, 0, 0) == -EBADF &&
+	       CALL(SYS_sendmsg, -1, 0, MSG_NOSIGNAL | L5_MSG_BELL, 0, 0,
+		    0) == -EBADF &&
+	       CALL(SYS_recvmsg, -1, 0, L5_MSG_BELL, 0, 0, 0) == -EBADF &&
 	       CALL(SYS_shutdown, -1, SHUT_RDWR, 0, 0, 0, 0) == -EBADF &&
 	       CALL(SYS_fcntl, -1, F_GETFL, 0, 0, 0, 0) == -EBADF &&
 	       CALL(SYS_epoll_ctl, -1, 0, -1, 0, 0, 0) < 0 &&
