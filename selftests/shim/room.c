@@ -255,8 +255,8 @@ SHIM_TEST(rest_of_a_replaced_number)
 		;
 	ASSERT_TRUE(l5_wait_asleep(atomic_load(&w.tid)));
 	ASSERT_EQ(b, dup2(d, b));
-	got = drain(a);
-	pthread_join(t, NULL);
+	while (pthread_tryjoin_np(t, NULL))
+		got += drain(a);
 	got += drain(a);
 	EXPECT_LE(1 << 20, w.ret);
 	EXPECT_EQ(got, w.ret);
@@ -298,8 +298,8 @@ SHIM_TEST(rest_of_a_number_used_again)
 		ASSERT_EQ(1, write(d, "w", 1));
 	for (i = 0; i < 4 * SHIM_AFTER; i++)
 		ASSERT_EQ(1, raw_read(c, buf, 1));
-	got = drain(a);
-	pthread_join(t, NULL);
+	while (pthread_tryjoin_np(t, NULL))
+		got += drain(a);
 	got += drain(a);
 	/* the kernel moves what was begun; nothing of it is for the other */
 	EXPECT_EQ(got, w.ret);
