@@ -575,7 +575,7 @@ SHIM_TEST(idle)
 		}
 		ASSERT_EQ(0, setsockopt(a, SOL_SOCKET, SO_RCVTIMEO, &tv,
 					sizeof(tv)));
-		/* what the host takes away counts as used, or makes time late */
+		/* what the host takes away counts as used, or makes it late */
 		tries = 0;
 		do {
 			used(&us_before, &sleeps_before);
