@@ -136,6 +136,15 @@ static bool l5_reset_told(struct l5_sock *l5)
 }
 
 /*
+ * A call stops with bytes moved: AF_UNIX forgets why, TCP tells the next call.
+ */
+static void l5_stopped(struct l5_sock *l5)
+{
+	if (!l5->bops->resets && sock_error(l5->boot->sk))
+		l5_boot_error(l5);
+}
+
+/*
  * With L5_MSG_BELL and bytes a call is the rest of one that has moved some by
  * itself. So it takes no error, which is for the next call to tell.
  */
@@ -207,9 +216,7 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 
 ended:
 	if (done) {
-		/* AF_UNIX forgets why it stopped, TCP tells the next call */
-		if (!l5->bops->resets && sock_error(l5->boot->sk))
-			l5_boot_error(l5);
+		l5_stopped(l5);
 		return done;
 	}
 	/* never the bytes themselves by the bootstrap: it has no reader */
@@ -224,8 +231,7 @@ ended:
 		return min_t(size_t, len, l5_ring_extent(l5));
 	}
 	if (rest) {
-		if (!l5->bops->resets && sock_error(l5->boot->sk))
-			l5_boot_error(l5);
+		l5_stopped(l5);
 		return 0;
 	}
 	l5_boot_error(l5);
@@ -501,9 +507,7 @@ static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			return done || flags & L5_MSG_BELL ? (int)done : -EPIPE;
 		/* the rest of a call, as in l5_ring_sendmsg() */
 		if (ended && (done || flags & L5_MSG_BELL)) {
-			/* AF_UNIX forgets why it stopped */
-			if (!l5->bops->resets && sock_error(l5->boot->sk))
-				l5_boot_error(l5);
+			l5_stopped(l5);
 			return done;
 		}
 		if (ended) {
@@ -670,7 +674,7 @@ static int l5_moving_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		if (n)
 			return done ?: n;
 		if (l5_disconnects(l5->boot->sk) != was)
-			return done ?: -EPIPE;
+			return done || flags & L5_MSG_BELL ? (int)done : -EPIPE;
 	}
 }
 
