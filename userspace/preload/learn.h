@@ -25,10 +25,8 @@ void learn_live(void);
 struct sock *learn_use(int fd, uintptr_t word);
 
 /**
- * learn_status() - O_NONBLOCK of a mapped socket was changed and noted, maybe
- * by
- *	more than one thread
- * @fd: the descriptor
+ * learn_status() - O_NONBLOCK was changed, maybe by more threads than this one
+ * @fd: the descriptor; for a mapped socket what is noted becomes what is so
  *
  * Leaves errno alone.
  */
