@@ -45,6 +45,20 @@ static bool byte_comes(int fd)
 	return read(fd, &b, 1) == 1;
 }
 
+/* This process, until its parent ends, is far above what it is to have. */
+static bool far_above(void)
+{
+	char *used;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	used = mmap(NULL, USED, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (used == MAP_FAILED || !cgroup_enter(CGROUP))
+		return false;
+	memset(used, 1, USED);
+	return true;
+}
+
 /*
  * A client that is far above what its cgroup may have: the kernel has it sleep
  * for each few pages more. So it maps its end for seconds.
@@ -53,15 +67,10 @@ static int short_of_memory(const struct addr *to, int up, int down,
 			   atomic_bool *mapped)
 {
 	struct mapping m;
-	char *used;
 	int c;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	used = mmap(NULL, USED, PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (used == MAP_FAILED || !cgroup_enter(CGROUP))
+	if (!far_above())
 		return 1;
-	memset(used, 1, USED);
 	c = end_connect(END_L5, to);
 	if (c < 0 || write(up, "", 1) != 1 || !byte_comes(down) ||
 	    write(up, "", 1) != 1)
@@ -100,9 +109,8 @@ TEST_F_TIMEOUT(limit_cgroup, others_do_not_wait, 300)
 
 	if (!cgroup_make())
 		SKIP(return, "no memory cgroups");
-	mapped = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, (void *)mapped);
+	mapped = map_shared(MAP_PAGE);
+	ASSERT_TRUE(mapped);
 	ASSERT_TRUE(net_unshare());
 	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
 	ASSERT_LE(0, l5_sysctl("ring_kb", RING_KB));
@@ -156,15 +164,10 @@ static void *asks(void *p)
 static int asks_at_a_time(int l, int up, int down, atomic_bool *done)
 {
 	pthread_t t[ASKS];
-	char *used;
 	int s, i;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	used = mmap(NULL, USED, PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (used == MAP_FAILED || !cgroup_enter(CGROUP))
+	if (!far_above())
 		return 1;
-	memset(used, 1, USED);
 	s = accept(l, NULL, NULL);
 	if (s < 0 || write(up, "", 1) != 1 || !byte_comes(down))
 		return 2;
@@ -201,9 +204,8 @@ TEST_F_TIMEOUT(limit_cgroup, asked_for_by_many, 300)
 
 	if (!cgroup_make())
 		SKIP(return, "no memory cgroups");
-	done = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, (void *)done);
+	done = map_shared(MAP_PAGE);
+	ASSERT_TRUE(done);
 	ASSERT_TRUE(net_unshare());
 	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
 	ASSERT_EQ(0, pipe(up) | pipe(down));
