@@ -646,13 +646,21 @@ TEST_F_TIMEOUT(limit_closed, lies_about_its_tail, 300)
 			if (n <= 0)
 				break;
 		}
-		/* or the end that it has told: after its first record */
-		EXPECT_TRUE(n ? errno == EPROTO || errno == ECONNRESET :
-				got == PIECE) {
-			TH_LOG("%zd: %s", n, strerror(errno));
-		}
 		EXPECT_LE(PIECE, got);
-		EXPECT_EQ(-1, l5_check(buf, got, 0));
+		/*
+		 * Then the end that it has told, after its first record, or an
+		 * error. In a mapping zeroes are where the pages were: they are
+		 * what the liar may have written there itself.
+		 */
+		if (getenv("L5_FULL")) {
+			EXPECT_EQ(-1, l5_check(buf, PIECE, 0));
+		} else {
+			EXPECT_TRUE(n ? errno == EPROTO || errno == ECONNRESET :
+					got == PIECE) {
+				TH_LOG("%zd: %s", n, strerror(errno));
+			}
+			EXPECT_EQ(-1, l5_check(buf, got, 0));
+		}
 		if (k == 2)
 			mapping_close(&keeps);
 		close(p.keeper);
