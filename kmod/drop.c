@@ -17,13 +17,14 @@
  *   - each place that had a page is empty from now on, and each user of a place
  *     copes with that: a reader finds no record there, a writer writes to
  *     nobody, as it would had its peer closed a moment later;
- *   - a look at a page is under rcu_read_lock(), and pages are given back after
- *     a grace period;
+ *   - a look at a page is under rcu_read_lock_sched(), and pages are given back
+ *     after a grace period;
  *   - a copy, which may sleep, says in tx_copy or rx_copy of its end which
- *     page it has, while it is still under rcu_read_lock(). So after the grace
+ *     page it has, while it is still in that section. So after the grace
  *     period it is known which pages are in use, and no other page will be.
  *     Such a page waits until the copy is over: two of an end at most, a
- *     sender's and a receiver's;
+ *     sender's and a receiver's. A header in the same page is read before the
+ *     copy, and written after it, while the page is held, too;
  *   - processes lose the pages from their mappings, and get pages of zeros at
  *     the next access, as for l5_map_revoke().
  *
@@ -207,8 +208,9 @@ static void l5_drop_put(struct l5_conn *conn)
  *
  * The first one has a ring's writers write to nobody from then on, all at once:
  * a process that has lost the page of a payload waits in a fault until it has
- * lost that of the header, too. A system call publishes under rcu_read_lock()
- * if it sees that nothing was dropped.
+ * lost that of the header, too. A system call that sees that nothing was
+ * dropped publishes before a grace period is over; and a record within the page
+ * that its copy holds, it publishes into that page, wherever that is by then.
  *
  * To take pages from processes lasts as long as they have mappings, of which
  * they make as many as they like. So nothing of the other end waits for that:

@@ -24,7 +24,7 @@
  * @e: the end that writes the ring
  * @pos: the position
  *
- * Context: any; rcu_read_lock() keeps the page, see drop.c.
+ * Context: any; an RCU section keeps the page, see drop.c.
  * Return: the page, NULL if it was never written, or was given back.
  */
 struct page *l5_ring_page(struct l5_end *e, u64 pos)

@@ -19,36 +19,50 @@
 
 /*
  * The page at a position, for a copy, which may sleep. The page is kept until
- * @copy says something else; see drop.c.
+ * @copy says something else; see drop.c. @copy is that of the end and direction
+ * whose lock is held.
  */
 static struct page *l5_ring_hold(struct l5_end *e, u64 pos, struct page **copy)
 {
 	struct page *page;
 
-	rcu_read_lock();
+	rcu_read_lock_sched();
 	page = l5_ring_page(e, pos);
 	/* AT, pairs with AS: the copy of the page before is over */
 	smp_store_release(copy, page);
-	rcu_read_unlock();
+	rcu_read_unlock_sched();
 	return page;
+}
+
+static void l5_ring_letgo(struct page **copy)
+{
+	/* AT, pairs with AS */
+	smp_store_release(copy, NULL);
+}
+
+/* Is what lies at two positions in one page, so that it is held once? */
+static bool l5_one_page(u64 a, u64 b)
+{
+	return a >> PAGE_SHIFT == b >> PAGE_SHIFT;
 }
 
 /*
  * Copy between a ring and an iterator page by page; short if a copy faults, or
- * a page is not there. @copy is that of the end and direction whose lock is
- * held.
+ * a page is not there. If the first page is held already, it is @page. The last
+ * one is still held afterwards.
  */
-static u32 l5_ring_copy(struct l5_end *e, u64 pos, u32 len,
+static u32 l5_ring_copy(struct l5_end *e, u64 pos, u32 len, struct page *page,
 			struct iov_iter *iter, struct page **copy, bool in)
 {
 	u32 done = 0;
 
-	while (done < len) {
-		struct page *page = l5_ring_hold(e, pos + done, copy);
+	for (; done < len; page = NULL) {
 		u32 off = offset_in_page(pos + done);
 		u32 part = min_t(u32, len - done, PAGE_SIZE - off);
 		u32 n;
 
+		if (!page)
+			page = l5_ring_hold(e, pos + done, copy);
 		/* a published record was written, unless its length is a lie */
 		if (!page)
 			break;
@@ -60,21 +74,25 @@ static u32 l5_ring_copy(struct l5_end *e, u64 pos, u32 len,
 		if (n < part)
 			break;
 	}
-	/* AT, pairs with AS */
-	smp_store_release(copy, NULL);
 	return done;
 }
 
 static u32 l5_ring_copy_in(struct l5_end *own, u64 pos, u32 len,
 			   struct iov_iter *from)
 {
-	return l5_ring_copy(own, pos, len, from, &own->tx_copy, true);
+	return l5_ring_copy(own, pos, len, NULL, from, &own->tx_copy, true);
 }
 
-static u32 l5_ring_copy_out(struct l5_end *own, struct l5_end *ring, u64 pos,
-			    u32 len, struct iov_iter *to)
+/* Copy from a record whose header's page is held, by l5_ring_next(). */
+static u32 l5_ring_copy_out(struct l5_end *own, struct l5_end *ring,
+			    const struct l5_cons *c, u32 len,
+			    struct iov_iter *to)
 {
-	return l5_ring_copy(ring, pos, len, to, &own->rx_copy, false);
+	u64 pos = c->head + L5_HDR + c->off;
+
+	return l5_ring_copy(ring, pos, len,
+			    l5_one_page(pos, c->head) ? own->rx_copy : NULL,
+			    to, &own->rx_copy, false);
 }
 
 /*
@@ -89,23 +107,31 @@ static int l5_ring_short(struct l5_end *ring, u64 pos)
 }
 
 /*
- * Publish a record whose payload is in place. If the peer is closed, and the
- * pages have been given back, it is published to nobody.
+ * Publish a record whose payload is in place, and its last page held. If the
+ * peer is closed, and the pages have been given back, it is published to
+ * nobody.
  */
 static void l5_ring_publish(struct l5_end *own, u32 len)
 {
-	u64 pos = own->prod.tail, nowhere;
+	u64 pos = own->prod.tail, end = pos + l5_rec_size(len), nowhere;
 	u64 *slot = NULL, *next = NULL;
+	void *at;
 
-	rcu_read_lock();
+	if (l5_one_page(pos, end) && own->tx_copy) {
+		at = page_address(own->tx_copy);
+		l5_prod_publish(&own->prod, own->ctrl, at + offset_in_page(pos),
+				at + offset_in_page(end), len);
+		return;
+	}
+	rcu_read_lock_sched();
 	/* its payload may be gone; l5_drop() waits for us if it is not */
 	if (likely(!READ_ONCE(own->dropped))) {
 		slot = l5_ring_slot(own, pos);
-		next = l5_ring_slot(own, pos + l5_rec_size(len));
+		next = l5_ring_slot(own, end);
 	}
 	l5_prod_publish(&own->prod, own->ctrl, slot ?: &nowhere,
 			next ?: &nowhere, len);
-	rcu_read_unlock();
+	rcu_read_unlock_sched();
 }
 
 /**
@@ -173,6 +199,26 @@ void l5_map_extent(struct l5_sock *l5)
 	} while (l5_ring_extent(l5) != extent);
 }
 
+/* Copy a record's payload and publish it. Return: 0, -EFAULT. */
+static int l5_ring_put(struct l5_end *own, struct iov_iter *from, u32 len)
+{
+	u64 pos = own->prod.tail + L5_HDR;
+	u32 n = l5_ring_copy_in(own, pos, len, from);
+
+	if (unlikely(n < len)) {
+		if (l5_ring_short(own, pos + n) == -EFAULT) {
+			iov_iter_revert(from, n);
+			return -EFAULT;
+		}
+		/* the peer has closed: there is no place for the rest */
+		iov_iter_advance(from, len - n);
+	}
+	own->tx_bytes += len;
+	l5_store(&own->ctrl->tx_bytes, l5_load(&own->ctrl->tx_bytes) + len);
+	l5_ring_publish(own, len);
+	return 0;
+}
+
 /**
  * l5_ring_write() - publish one record
  * @l5: a socket in state L5_RINGS, its tx_lock held
@@ -186,7 +232,6 @@ void l5_map_extent(struct l5_sock *l5)
 ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 {
 	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
-	u64 pos = own->prod.tail;
 	int len, err;
 
 	lockdep_assert_held(&l5->tx_lock);
@@ -200,18 +245,10 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 	if (err < 0)
 		return err;
 	len = min_t(int, len, err - 2 * L5_HDR);
-	err = l5_ring_copy_in(own, pos + L5_HDR, len, from);
-	if (unlikely(err < len)) {
-		if (l5_ring_short(own, pos + L5_HDR + err) == -EFAULT) {
-			iov_iter_revert(from, err);
-			return -EFAULT;
-		}
-		/* the peer has closed: there is no place for the rest */
-		iov_iter_advance(from, len - err);
-	}
-	own->tx_bytes += len;
-	l5_store(&own->ctrl->tx_bytes, l5_load(&own->ctrl->tx_bytes) + len);
-	l5_ring_publish(own, len);
+	err = l5_ring_put(own, from, len);
+	l5_ring_letgo(&own->tx_copy);
+	if (unlikely(err))
+		return err;
 	l5_count(l5, L5_STAT_BYTES_TX, len);
 
 	l5_link_published(l5->conn, l5->end);
@@ -294,19 +331,26 @@ static bool l5_ring_late(struct l5_end *ring, u64 pos, u64 *slot)
 }
 
 /*
- * The record at the consumer, checked.
+ * The record at the consumer, checked. A reader that has the lock holds the
+ * page of the header, by @copy; others, and those that only count, have NULL.
  * Return: 1, 0 if there is none, -EPROTO.
  */
-static int l5_ring_next(struct l5_end *ring, struct l5_cons *c)
+static int l5_ring_next(struct l5_end *ring, struct l5_cons *c,
+			struct page **copy)
 {
-	u64 *slot;
+	struct page *page;
 	int ret = 0;
+	u64 *slot;
 
-	rcu_read_lock();
-	slot = l5_ring_slot(ring, c->head);
+	rcu_read_lock_sched();
+	page = l5_ring_page(ring, c->head);
+	if (copy)
+		/* AT, pairs with AS: the copy of the page before is over */
+		smp_store_release(copy, page);
+	slot = page ? page_address(page) + offset_in_page(c->head) : NULL;
 	if (slot && !(ring->late_key && l5_ring_late(ring, c->head, slot)))
 		ret = l5_cons_peek(c, slot);
-	rcu_read_unlock();
+	rcu_read_unlock_sched();
 	return ret < 0 ? -EPROTO : ret;
 }
 
@@ -322,7 +366,7 @@ static int l5_ring_payload(struct l5_sock *l5)
 	int ret;
 
 	lockdep_assert_held(&l5->rx_lock);
-	while ((ret = l5_ring_next(ring, c)) > 0) {
+	while ((ret = l5_ring_next(ring, c, &own->rx_copy)) > 0) {
 		ret = l5_cons_skip(c, own->ctrl, NULL);
 		if (ret != 2)
 			break;
@@ -341,20 +385,8 @@ static bool l5_ring_spoilt(const struct l5_end *own)
 	return unlikely(test_bit(L5_END_REVOKED, &own->flags));
 }
 
-/**
- * l5_ring_read() - take bytes out of the ring
- * @l5: a socket in state L5_RINGS, its rx_lock held
- * @to: where they go
- * @len: how many at most
- * @discard: do not copy, only count
- *
- * Context: may sleep.
- * Return: bytes taken, -EAGAIN if the ring is empty, -EFAULT, -EPROTO,
- * -ECONNRESET if the connection was revoked, or what is to be read is gone
- * since an end is closed.
- */
-ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
-		     bool discard)
+static ssize_t l5_ring_take(struct l5_sock *l5, struct iov_iter *to, size_t len,
+			    bool discard)
 {
 	struct l5_end *own = l5_own(l5), *ring = l5_peer(l5);
 	struct l5_cons *c = &own->cons;
@@ -365,15 +397,15 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 	lockdep_assert_held(&l5->rx_lock);
 	while ((err = l5_ring_payload(l5)) > 0) {
 		u32 part = min_t(size_t, len - done, c->len - c->off), n = part;
-		u64 pos = c->head + L5_HDR + c->off;
 
 		if (!part)
 			break;
 		if (!discard)
-			n = l5_ring_copy_out(own, ring, pos, part, to);
+			n = l5_ring_copy_out(own, ring, c, part, to);
 		if (n < part) {
 			iov_iter_revert(to, n);
-			err = l5_ring_short(ring, pos + n);
+			err = l5_ring_short(ring,
+					    c->head + L5_HDR + c->off + n);
 			break;
 		}
 		if (l5_ring_spoilt(own)) {
@@ -409,16 +441,87 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 	return err ? 0 : -EAGAIN;
 }
 
+/**
+ * l5_ring_read() - take bytes out of the ring
+ * @l5: a socket in state L5_RINGS, its rx_lock held
+ * @to: where they go
+ * @len: how many at most
+ * @discard: do not copy, only count
+ *
+ * Context: may sleep.
+ * Return: bytes taken, -EAGAIN if the ring is empty, -EFAULT, -EPROTO,
+ * -ECONNRESET if the connection was revoked, or what is to be read is gone
+ * since an end is closed.
+ */
+ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
+		     bool discard)
+{
+	ssize_t n = l5_ring_take(l5, to, len, discard);
+
+	l5_ring_letgo(&l5_own(l5)->rx_copy);
+	return n;
+}
+
 /*
  * The next record of a walk that takes none: as l5_ring_next(). Empty records
  * are not to keep a walk busy any more than a read.
  */
-static int l5_ring_walk(struct l5_end *ring, struct l5_cons *c, u64 start)
+static int l5_ring_walk(struct l5_end *ring, struct l5_cons *c, u64 start,
+			struct page **copy)
 {
 	c->empty = c->len ? 0 : c->empty + 1;
 	if (c->empty > L5_EMPTY_MAX)
 		return -EPROTO;
-	return l5_chain_step(c, start) ? l5_ring_next(ring, c) : 0;
+	return l5_chain_step(c, start) ? l5_ring_next(ring, c, copy) : 0;
+}
+
+static ssize_t l5_ring_look(struct l5_sock *l5, struct iov_iter *to,
+			    size_t skip, size_t len, bool discard)
+{
+	struct l5_end *own = l5_own(l5), *ring = l5_peer(l5);
+	u64 start = own->cons.head;
+	struct l5_cons *c = &own->cons;
+	struct l5_cons walk;
+	size_t done = 0;
+	int err;
+
+	lockdep_assert_held(&l5->rx_lock);
+	/* validate in place, so that a read gets what was seen here */
+	err = l5_ring_payload(l5);
+	walk = *c;
+	for (; err > 0; err = l5_ring_walk(ring, &walk, start, &own->rx_copy)) {
+		u32 left = walk.len - walk.off, part, n;
+
+		/* records may be as small as the peer likes */
+		cond_resched();
+		if (fatal_signal_pending(current))
+			return done ?: -EINTR;
+		if (skip >= left) {
+			skip -= left;
+			if (!len)
+				break;
+			continue;
+		}
+		walk.off += skip;
+		part = min_t(size_t, len - done, left - skip);
+		skip = 0;
+		n = discard ? 0 : l5_ring_copy_out(own, ring, &walk, part, to);
+		if (n < part && !discard) {
+			iov_iter_revert(to, n);
+			return done ?: l5_ring_short(ring, walk.head + L5_HDR +
+							   walk.off + n);
+		}
+		if (l5_ring_spoilt(own)) {
+			iov_iter_revert(to, n);
+			return done ?: -ECONNRESET;
+		}
+		done += part;
+		if (done == len)
+			return done;
+	}
+	if (done)
+		return done;
+	return err < 0 ? err : err ? 0 : -EAGAIN;
 }
 
 /**
@@ -434,51 +537,10 @@ static int l5_ring_walk(struct l5_end *ring, struct l5_cons *c, u64 start)
 ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 		     size_t len, bool discard)
 {
-	struct l5_end *own = l5_own(l5), *ring = l5_peer(l5);
-	u64 start = own->cons.head;
-	struct l5_cons *c = &own->cons;
-	struct l5_cons walk;
-	size_t done = 0;
-	int err;
+	ssize_t n = l5_ring_look(l5, to, skip, len, discard);
 
-	lockdep_assert_held(&l5->rx_lock);
-	/* validate in place, so that a read gets what was seen here */
-	err = l5_ring_payload(l5);
-	walk = *c;
-	for (; err > 0; err = l5_ring_walk(ring, &walk, start)) {
-		u32 left = walk.len - walk.off, part, n;
-		u64 pos;
-
-		/* records may be as small as the peer likes */
-		cond_resched();
-		if (fatal_signal_pending(current))
-			return done ?: -EINTR;
-		if (skip >= left) {
-			skip -= left;
-			if (!len)
-				break;
-			continue;
-		}
-		walk.off += skip;
-		part = min_t(size_t, len - done, left - skip);
-		skip = 0;
-		pos = walk.head + L5_HDR + walk.off;
-		n = discard ? 0 : l5_ring_copy_out(own, ring, pos, part, to);
-		if (n < part && !discard) {
-			iov_iter_revert(to, n);
-			return done ?: l5_ring_short(ring, pos + n);
-		}
-		if (l5_ring_spoilt(own)) {
-			iov_iter_revert(to, n);
-			return done ?: -ECONNRESET;
-		}
-		done += part;
-		if (done == len)
-			return done;
-	}
-	if (done)
-		return done;
-	return err < 0 ? err : err ? 0 : -EAGAIN;
+	l5_ring_letgo(&l5_own(l5)->rx_copy);
+	return n;
 }
 
 /**
@@ -501,13 +563,13 @@ size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough)
 	if (l5_cons_load(&walk, l5->conn->end[!end].ctrl) < 0)
 		return 0;
 	start = walk.head;
-	if (l5_ring_next(ring, &walk) <= 0)
+	if (l5_ring_next(ring, &walk, NULL) <= 0)
 		return 0;
 	do {
 		sum += walk.len - walk.off;
 		/* records may be as small as the peer likes */
 		cond_resched();
-	} while (sum < enough && l5_ring_walk(ring, &walk, start) > 0);
+	} while (sum < enough && l5_ring_walk(ring, &walk, start, NULL) > 0);
 	return sum;
 }
 
@@ -573,8 +635,8 @@ u64 l5_ring_seen(struct l5_sock *l5, u64 from)
 	start = walk.head;
 	walk.head = l5_chain_from(from, start, ring->size);
 	walk.off = 0;
-	if (l5_ring_next(ring, &walk) > 0)
-		while (l5_ring_walk(ring, &walk, start) > 0)
+	if (l5_ring_next(ring, &walk, NULL) > 0)
+		while (l5_ring_walk(ring, &walk, start, NULL) > 0)
 			;
 	return walk.head;
 }
@@ -593,11 +655,11 @@ bool l5_ring_readable(struct l5_sock *l5)
 	u64 *slot;
 
 	head &= ~(u64)(L5_HDR - 1);
-	rcu_read_lock();
+	rcu_read_lock_sched();
 	slot = l5_ring_slot(ring, head);
 	if (slot && !(ring->late_key && l5_ring_late(ring, head, slot)))
 		ret = READ_ONCE(*slot);
-	rcu_read_unlock();
+	rcu_read_unlock_sched();
 	return ret;
 }
 
