@@ -123,6 +123,34 @@ static inline bool l5_map_writable(const struct l5_map *m)
 #define L5_READY_ASK_OUT	0x8	/* what sending does, send(2) says */
 #define L5_READY_ASK		(L5_READY_ASK_IN | L5_READY_ASK_OUT)
 
+/*
+ * The flags of the end's state page, for l5_map_ready_by(). Before the ring:
+ * what was published before the end comes first.
+ */
+static inline uint32_t l5_map_flags(const struct l5_map *m)
+{
+	return l5_load_acquire(&m->state->flags);
+}
+
+/* l5_map_ready(), by flags that were read just now */
+static inline __attribute__((always_inline))
+unsigned int l5_map_ready_by(const struct l5_map *m, uint32_t flags,
+			     unsigned int want)
+{
+	unsigned int got = 0;
+
+	if (l5_unlikely(flags & L5_MAP_RX_STOP))
+		got |= L5_READY_ASK_IN;
+	if (l5_unlikely(flags & L5_MAP_TX_STOP))
+		got |= L5_READY_ASK_OUT;
+	if (want & L5_READY_IN && l5_map_readable(m))
+		got |= L5_READY_IN;
+	if (want & L5_READY_OUT &&
+	    (got & L5_READY_ASK_OUT || l5_map_roomy(m)))
+		got |= L5_READY_OUT;
+	return got;
+}
+
 /**
  * l5_map_ready() - what could be done without waiting?
  * @m: the end
@@ -137,20 +165,7 @@ static inline bool l5_map_writable(const struct l5_map *m)
 static inline __attribute__((always_inline))
 unsigned int l5_map_ready(const struct l5_map *m, unsigned int want)
 {
-	/* before the ring: what was published before the end comes first */
-	uint32_t flags = l5_load_acquire(&m->state->flags);
-	unsigned int got = 0;
-
-	if (l5_unlikely(flags & L5_MAP_RX_STOP))
-		got |= L5_READY_ASK_IN;
-	if (l5_unlikely(flags & L5_MAP_TX_STOP))
-		got |= L5_READY_ASK_OUT;
-	if (want & L5_READY_IN && l5_map_readable(m))
-		got |= L5_READY_IN;
-	if (want & L5_READY_OUT &&
-	    (got & L5_READY_ASK_OUT || l5_map_roomy(m)))
-		got |= L5_READY_OUT;
-	return got;
+	return l5_map_ready_by(m, l5_map_flags(m), want);
 }
 
 /* For a wait of one direction */

@@ -136,9 +136,11 @@ void ep_unlock(struct ep *ep)
 /* For epoll_ctl(): false if this thread has the lock already. */
 bool ep_lock(struct ep *ep)
 {
-	int tid = tid_(), nobody, i;
+	int tid = tid_(), nobody = 0, i;
 	struct timespec ms;
 
+	if (l5_likely(atomic_compare_exchange_strong(&ep->busy, &nobody, tid)))
+		return true;
 	atomic_fetch_add(&ep->wanted, 1);
 	for (i = 0;; i++) {
 		nobody = 0;

@@ -14,14 +14,25 @@
 #include "real.h"
 #include "signal.h"
 
+static void change_of(struct ep *ep, unsigned int n, int fd)
+{
+	atomic_store(&ep->change[n % CHANGES],
+		     (uint64_t)n << 32 | (uint32_t)fd);
+}
+
+/* A change is noted under the lock, and the kernel is told later. */
+static void change_noted(struct ep *ep, int fd)
+{
+	change_of(ep, atomic_fetch_add(&ep->changes, 1), fd);
+}
+
 /* The kernel is about to be told of a change: its number. */
 static unsigned int change_begin(struct ep *ep, int fd)
 {
 	unsigned int n = atomic_fetch_add(&ep->changes, 1);
 
 	atomic_store(&ep->changing[n % CHANGES], fd + 1);
-	atomic_store(&ep->change[n % CHANGES],
-		     (uint64_t)n << 32 | (uint32_t)fd);
+	change_of(ep, n, fd);
 	return n;
 }
 
@@ -204,7 +215,7 @@ static int ctl_later(struct ep *ep, int op, int fd,
 		goto out;
 	}
 	ret = 0;
-	change_end(ep, change_begin(ep, fd), fd);
+	change_noted(ep, fd);
 	r->there = op != EPOLL_CTL_DEL;
 	if (r->there && r->data != ev->data.u64) {
 		reg_unhash(ep, r);

@@ -117,7 +117,7 @@ static uint32_t reg_events(const struct reg *r, const struct sock *s,
 		return 0;
 	if (r->events & OUT_EVENTS) {
 		*head = l5_load(&s->map->peer->rx_head);
-		ready |= sock_ready(s, L5_READY_OUT) & L5_READY_OUT;
+		ready |= l5_map_ready(s->map, L5_READY_OUT) & L5_READY_OUT;
 	}
 	return ready_events(r, ready);
 }

@@ -141,11 +141,14 @@ static inline struct fd_entry *fd_entry(int fd)
 	return c ? &c[fd & (FD_CHUNK - 1)] : NULL;
 }
 
+static inline uintptr_t fd_entry_word(const struct fd_entry *e)
+{
+	return e ? atomic_load_explicit(&e->word, memory_order_acquire) : 0;
+}
+
 static inline uintptr_t fd_word(int fd)
 {
-	struct fd_entry *e = fd_entry(fd);
-
-	return e ? atomic_load_explicit(&e->word, memory_order_acquire) : 0;
+	return fd_entry_word(fd_entry(fd));
 }
 
 static inline bool fd_is_sock(uintptr_t word)
@@ -216,8 +219,8 @@ void fd_start(int map_after, int maps_max);
  */
 void fd_live(void);
 
-/* The slow half of sock_use(). */
-struct sock *sock_find(int fd, uintptr_t word, bool count);
+/* The slow half of sock_use(): @e is the descriptor's entry, @word was in it. */
+struct sock *sock_find(int fd, struct fd_entry *e, uintptr_t word, bool count);
 
 /**
  * sock_use() - begin to use a mapped socket, to read or write it
@@ -229,11 +232,12 @@ struct sock *sock_find(int fd, uintptr_t word, bool count);
  */
 static inline struct sock *sock_use(int fd)
 {
-	uintptr_t word = fd_word(fd);
+	struct fd_entry *e = fd_entry(fd);
+	uintptr_t word = fd_entry_word(e);
 
 	if (l5_likely(word == FD_OTHER))
 		return NULL;
-	return sock_find(fd, word, true);
+	return sock_find(fd, e, word, true);
 }
 
 /**
@@ -244,11 +248,12 @@ static inline struct sock *sock_use(int fd)
  */
 static inline struct sock *sock_look(int fd)
 {
-	uintptr_t word = fd_word(fd);
+	struct fd_entry *e = fd_entry(fd);
+	uintptr_t word = fd_entry_word(e);
 
 	if (!fd_is_sock(word))
 		return NULL;
-	return sock_find(fd, word, false);
+	return sock_find(fd, e, word, false);
 }
 
 /**
@@ -292,12 +297,15 @@ static inline bool sock_alone(const struct sock *s)
 }
 
 /* Has the socket an option that only system calls keep? */
+static inline bool sock_plain_by(const struct sock *s, uint32_t map_flags)
+{
+	return atomic_load_explicit(&s->flags, memory_order_relaxed) &
+	       SOCK_PLAIN || map_flags & L5_MAP_LOWAT;
+}
+
 static inline bool sock_plain(const struct sock *s)
 {
-	return l5_unlikely(atomic_load_explicit(&s->flags,
-						memory_order_relaxed) &
-			   SOCK_PLAIN ||
-			   l5_load(&s->map->state->flags) & L5_MAP_LOWAT);
+	return l5_unlikely(sock_plain_by(s, l5_load(&s->map->state->flags)));
 }
 
 /**
@@ -311,9 +319,10 @@ static inline bool sock_plain(const struct sock *s)
 static inline __attribute__((always_inline))
 unsigned int sock_ready(const struct sock *s, unsigned int want)
 {
-	unsigned int got = l5_map_ready(s->map, want);
+	uint32_t flags = l5_map_flags(s->map);
+	unsigned int got = l5_map_ready_by(s->map, flags, want);
 
-	if (sock_plain(s))
+	if (l5_unlikely(sock_plain_by(s, flags)))
 		got |= L5_READY_ASK;
 	return got;
 }

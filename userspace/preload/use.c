@@ -132,11 +132,10 @@ static bool on_terms(void)
 	return !sandbox_careful();
 }
 
-struct sock *sock_find(int fd, uintptr_t word, bool count)
+struct sock *sock_find(int fd, struct fd_entry *e, uintptr_t word, bool count)
 {
 	uintptr_t now = (uintptr_t)__builtin_frame_address(0);
 	struct user *u = fd_me;
-	struct fd_entry *e;
 	struct sock *s;
 	unsigned int d;
 
@@ -148,7 +147,8 @@ struct sock *sock_find(int fd, uintptr_t word, bool count)
 			return NULL;
 		if (!learn_use(fd, word))
 			return NULL;
-		word = fd_word(fd);
+		e = fd_entry(fd);
+		word = fd_entry_word(e);
 		if (!fd_is_sock(word))
 			return NULL;
 	}
@@ -175,7 +175,7 @@ struct sock *sock_find(int fd, uintptr_t word, bool count)
 						     memory_order_relaxed)))
 			if (!on_terms())
 				goto out;
-		word = fd_word(fd);
+		word = fd_entry_word(e);
 		if (l5_likely((struct sock *)word == s))
 			break;
 		if (!fd_is_sock(word))
@@ -186,7 +186,6 @@ struct sock *sock_find(int fd, uintptr_t word, bool count)
 		fd_ours();
 		return NULL;
 	}
-	e = fd_entry(fd);
 	if (l5_unlikely(atomic_load_explicit(&e->watch, memory_order_relaxed) !=
 			l5_map_watched(s->map)) &&
 	    !sock_sure(e, fd, s)) {
