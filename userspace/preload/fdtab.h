@@ -219,7 +219,7 @@ void fd_start(int map_after, int maps_max);
  */
 void fd_live(void);
 
-/* The slow half of sock_use(): @e is the descriptor's entry, @word was in it. */
+/* The slow half of sock_use(): @word was in the descriptor's entry, @e. */
 struct sock *sock_find(int fd, struct fd_entry *e, uintptr_t word, bool count);
 
 /**
