@@ -120,7 +120,7 @@ struct stream {
 	int fd;
 	int epoll;
 	enum wait_mode wait;
-	struct l5_conn *lib;	/* if libl5 carries it */
+	struct l5_stream *lib;	/* if libl5 carries it */
 	struct l5_map *mem;	/* if a memfd does */
 	struct line_way *line;	/* if that does: the client's, the server's */
 	int end;		/* of these: 0 the client, 1 the server */

@@ -83,7 +83,7 @@ void stream_accept(struct stream *st, const struct setup *s, int listener)
 
 static void map_check(const struct stream *st)
 {
-	if (st->lib && !l5_conn_mapped(st->lib))
+	if (st->lib && !l5_stream_mapped(st->lib))
 		errx(1, "libl5 did not map the connection");
 }
 
@@ -118,7 +118,7 @@ void stream_settle(struct stream *st, const struct setup *s)
 		carrier = transport_of(st->fd);
 		mine = carrier < 0 || sample_over ||
 		       (carrier == L5_TRANSPORT_RDMA &&
-			(!st->lib || l5_conn_mapped(st->lib)));
+			(!st->lib || l5_stream_mapped(st->lib)));
 		stream_send(st, &mine, 1);
 		if (s->role == ROLE_CLIENT &&
 		    !stream_recv(st, &theirs, 1))

@@ -109,7 +109,7 @@ static bool answer(struct many *m, struct stream *st)
 /* What has its byte set may have been read already, so this asks first. */
 static bool serve_mailbox(struct many *m)
 {
-	struct l5_conn *ready[BATCH];
+	struct l5_stream *ready[BATCH];
 	char byte;
 	int i, n;
 
@@ -118,7 +118,7 @@ static bool serve_mailbox(struct many *m)
 		err(1, "l5_mailbox_poll");
 	for (i = 0; i < n; i++)
 		if (l5_recv(ready[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0 &&
-		    !answer(m, m->by_fd[l5_conn_fd(ready[i])]))
+		    !answer(m, m->by_fd[l5_stream_fd(ready[i])]))
 			return false;
 	return true;
 }

@@ -43,7 +43,7 @@ static inline int place_listen(struct place *p, const char *host)
 	return fd;
 }
 
-static inline struct l5_conn *place_connect(const struct place *p, int flags)
+static inline struct l5_stream *place_connect(const struct place *p, int flags)
 {
 	return l5_connect(p->host, p->port[0] ? p->port : NULL, flags);
 }
@@ -54,7 +54,7 @@ static inline struct l5_conn *place_connect(const struct place *p, int flags)
  */
 enum { SENDS_BLOCK = 7, RECVS_BLOCK = 8, WAYS = 9 };
 
-static inline ssize_t send_way(struct l5_conn *c, int way, uint8_t *buf,
+static inline ssize_t send_way(struct l5_stream *c, int way, uint8_t *buf,
 			       size_t n)
 {
 	struct iovec v[3] = {
@@ -62,7 +62,7 @@ static inline ssize_t send_way(struct l5_conn *c, int way, uint8_t *buf,
 		{ buf + n / 3, 0 },
 		{ buf + n / 3, n - n / 3 },
 	};
-	int fd = l5_conn_fd(c);
+	int fd = l5_stream_fd(c);
 	ssize_t got;
 	void *p;
 
@@ -95,7 +95,7 @@ static inline ssize_t send_way(struct l5_conn *c, int way, uint8_t *buf,
 	}
 }
 
-static inline ssize_t recv_way(struct l5_conn *c, int way, uint8_t *buf,
+static inline ssize_t recv_way(struct l5_stream *c, int way, uint8_t *buf,
 			       size_t n)
 {
 	struct iovec v[3] = {
@@ -103,7 +103,7 @@ static inline ssize_t recv_way(struct l5_conn *c, int way, uint8_t *buf,
 		{ buf + n / 3, 0 },
 		{ buf + n / 3, n - n / 3 },
 	};
-	int fd = l5_conn_fd(c);
+	int fd = l5_stream_fd(c);
 	const void *p;
 	ssize_t got;
 

@@ -19,7 +19,7 @@
 	{								\
 		struct place at;					\
 		int listener;						\
-		struct l5_conn *c, *s;					\
+		struct l5_stream *c, *s;				\
 		int cfd, sfd;						\
 	};								\
 	FIXTURE_VARIANT(name) { const char *host; };			\
@@ -35,12 +35,12 @@
 		ASSERT_NE(NULL, self->c);				\
 		self->s = l5_accept(self->listener, SOCK_CLOEXEC);	\
 		ASSERT_NE(NULL, self->s);				\
-		self->cfd = l5_conn_fd(self->c);			\
-		self->sfd = l5_conn_fd(self->s);			\
+		self->cfd = l5_stream_fd(self->c);			\
+		self->sfd = l5_stream_fd(self->s);			\
 		ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(self->cfd));	\
 		ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(self->sfd));	\
-		ASSERT_TRUE(l5_conn_mapped(self->c));			\
-		ASSERT_TRUE(l5_conn_mapped(self->s));			\
+		ASSERT_TRUE(l5_stream_mapped(self->c));			\
+		ASSERT_TRUE(l5_stream_mapped(self->s));			\
 	}								\
 	FIXTURE_TEARDOWN(name)						\
 	{								\

@@ -49,7 +49,7 @@ static ssize_t recv_any(struct stream *s, uint8_t *buf, size_t n)
 	return ret;
 }
 
-static bool streams(struct l5_conn *a, struct l5_conn *b, uint64_t total,
+static bool streams(struct l5_stream *a, struct l5_stream *b, uint64_t total,
 		    int way)
 {
 	struct stream s[4];
@@ -109,7 +109,7 @@ TEST_F_TIMEOUT(libl5_calls, one_end, 300)
 		if (i % 10 == 5) {
 			l5_unmap(self->c);
 			self->c = l5_map(self->cfd);
-			ASSERT_TRUE(l5_conn_mapped(self->c));
+			ASSERT_TRUE(l5_stream_mapped(self->c));
 		}
 		ASSERT_EQ(5000, l5_recv(self->c, buf, 5000, MSG_WAITALL));
 		ASSERT_EQ(-1, l5_check(buf, 5000, i));
@@ -128,7 +128,7 @@ static void *late_send(void *arg)
 static void *late_write(void *arg)
 {
 	l5_wait_asleep(getpid());
-	return (void *)write(l5_conn_fd(arg), "late", 4);
+	return (void *)write(l5_stream_fd(arg), "late", 4);
 }
 
 TEST_F_TIMEOUT(libl5_calls, sleep_and_wake, 300)
@@ -277,7 +277,7 @@ static void *late_reset(void *arg)
 	const struct linger on = { .l_onoff = 1 };
 
 	l5_wait_asleep(getpid());
-	setsockopt(l5_conn_fd(arg), SOL_SOCKET, SO_LINGER, &on, sizeof(on));
+	setsockopt(l5_stream_fd(arg), SOL_SOCKET, SO_LINGER, &on, sizeof(on));
 	return (void *)(long)l5_close(arg);
 }
 
@@ -456,15 +456,15 @@ TEST_F(libl5_calls, arguments)
 }
 
 /* Connections without rings, by each way to have none. */
-static void unmapped(struct __test_metadata *_metadata, struct l5_conn *c,
-		     struct l5_conn *s)
+static void unmapped(struct __test_metadata *_metadata, struct l5_stream *c,
+		     struct l5_stream *s)
 {
 	char buf[10];
 
 	ASSERT_NE(NULL, c);
 	ASSERT_NE(NULL, s);
-	EXPECT_FALSE(l5_conn_mapped(c));
-	EXPECT_FALSE(l5_conn_mapped(s));
+	EXPECT_FALSE(l5_stream_mapped(c));
+	EXPECT_FALSE(l5_stream_mapped(s));
 	EXPECT_TRUE(streams(c, s, 1 << 20, -1));
 	EXPECT_EQ(1, l5_send(c, "x", 1, 0));
 	EXPECT_EQ(POLLIN, l5_wait(s, POLLIN, LONG_MS));
@@ -478,7 +478,7 @@ TEST_F_TIMEOUT(libl5_calls, no_rings, 300)
 {
 	struct addr to = addr_parse("127.0.0.1:0");
 	int base = L5_TRANSPORT_BASE, fd, l, enabled;
-	struct l5_conn *c;
+	struct l5_stream *c;
 
 	/* asked for */
 	l = end_listen(END_L5, &to);
@@ -508,20 +508,20 @@ TEST_F(libl5_calls, mapped_later)
 {
 	struct addr to = addr_parse("127.0.0.1:0");
 	int fd, l, afd;
-	struct l5_conn *c;
+	struct l5_stream *c;
 	char buf[10];
 
 	l = end_listen(END_L5, &to);
 	fd = end_socket(END_L5, AF_INET);
 	c = l5_map(fd);
 	ASSERT_NE(NULL, c);
-	EXPECT_FALSE(l5_conn_mapped(c));
+	EXPECT_FALSE(l5_stream_mapped(c));
 	EXPECT_EQ(-1, l5_send(c, "x", 1, MSG_NOSIGNAL));
 	ASSERT_EQ(0, connect(fd, &to.sa, to.len));
 	afd = accept(l, NULL, NULL);
 	ASSERT_LE(0, afd);
 	EXPECT_EQ(5, l5_send(c, "hello", 5, 0));
-	EXPECT_TRUE(l5_conn_mapped(c));
+	EXPECT_TRUE(l5_stream_mapped(c));
 	EXPECT_EQ(5, read(afd, buf, 10));
 	close(l);
 	close(afd);

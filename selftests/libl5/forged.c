@@ -49,7 +49,7 @@ FIXTURE_TEARDOWN(libl5_forged)
 static bool begin(struct forged *f)
 {
 	f->arg = l5_map(f->fd);
-	return f->arg && l5_conn_mapped(f->arg);
+	return f->arg && l5_stream_mapped(f->arg);
 }
 
 /* Something to receive, by a way that is not forged */

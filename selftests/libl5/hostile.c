@@ -14,10 +14,11 @@
 #include "libl5_ends.h"
 
 /* State of one victim; each victim is a process of its own. */
-static struct l5_conn *evil, *ours[2];
+static struct l5_stream *evil, *ours[2];
 static uint32_t sum_seen;
 
-static bool one_way(struct hostile *h, struct l5_conn *from, struct l5_conn *to,
+static bool one_way(struct hostile *h, struct l5_stream *from,
+		    struct l5_stream *to,
 		    size_t n)
 {
 	uint8_t b[2000];
@@ -60,8 +61,8 @@ static bool begin(struct hostile *h, void *arg)
 	evil = l5_map(h->evil);
 	ours[0] = l5_map(h->good[0]);
 	ours[1] = l5_map(h->good[1]);
-	return evil && ours[0] && ours[1] && l5_conn_mapped(evil) &&
-	       l5_conn_mapped(ours[0]) && l5_conn_mapped(ours[1]) &&
+	return evil && ours[0] && ours[1] && l5_stream_mapped(evil) &&
+	       l5_stream_mapped(ours[0]) && l5_stream_mapped(ours[1]) &&
 	       hostile_timeouts(h) && good(h, NULL, 1000);
 }
 

@@ -27,7 +27,7 @@ FIXTURE(libl5_rdma)
 {
 	struct place at;
 	int listener;
-	struct l5_conn *c, *s;
+	struct l5_stream *c, *s;
 };
 
 FIXTURE_SETUP(libl5_rdma)
@@ -56,21 +56,21 @@ FIXTURE_TEARDOWN(libl5_rdma)
 }
 
 /* Wait until it is mapped; what is sent meanwhile has to be read. */
-static bool moved(struct l5_conn *c)
+static bool moved(struct l5_stream *c)
 {
 	int64_t end = l5_now_ms() + RDMA_MOVE_MS;
 
-	while (!l5_conn_mapped(c)) {
+	while (!l5_stream_mapped(c)) {
 		if (errno != EAGAIN || l5_now_ms() > end)
 			return false;
 		usleep(1000);
 	}
-	return l5_getopt(l5_conn_fd(c), L5_TRANSPORT) == L5_TRANSPORT_RDMA;
+	return l5_getopt(l5_stream_fd(c), L5_TRANSPORT) == L5_TRANSPORT_RDMA;
 }
 
 static bool there(struct stream *s)
 {
-	return l5_conn_mapped(s->conn);
+	return l5_stream_mapped(s->conn);
 }
 
 static ssize_t send_some(struct stream *s, uint8_t *buf, size_t n)
@@ -86,16 +86,16 @@ static ssize_t recv_some(struct stream *s, uint8_t *buf, size_t n)
 	return recv_way(s->conn, l5_rnd(&s->seed) % RECVS_BLOCK, buf, n);
 }
 
-static struct stream sender(struct l5_conn *c, uint64_t seed)
+static struct stream sender(struct l5_stream *c, uint64_t seed)
 {
 	return (struct stream){
 		.move = send_some, .there = there, .conn = c,
-		.fd = l5_conn_fd(c), .most = 20000, .total = 2 << 20,
+		.fd = l5_stream_fd(c), .most = 20000, .total = 2 << 20,
 		.shuts = true, .seed = seed,
 	};
 }
 
-static struct stream receiver(struct l5_conn *c, uint64_t seed)
+static struct stream receiver(struct l5_stream *c, uint64_t seed)
 {
 	return (struct stream){
 		.move = recv_some, .conn = c, .most = 20000, .seed = seed,
@@ -131,8 +131,8 @@ TEST_F_TIMEOUT(libl5_rdma, streams, 500)
 	EXPECT_EQ(0, up[1].bad + down[1].bad);
 	EXPECT_NE(0, up[0].first);
 	EXPECT_NE(0, down[0].first);
-	EXPECT_EQ(L5_TRANSPORT_RDMA, l5_transport(l5_conn_fd(self->c)));
-	EXPECT_EQ(L5_TRANSPORT_RDMA, l5_transport(l5_conn_fd(self->s)));
+	EXPECT_EQ(L5_TRANSPORT_RDMA, l5_transport(l5_stream_fd(self->c)));
+	EXPECT_EQ(L5_TRANSPORT_RDMA, l5_transport(l5_stream_fd(self->s)));
 }
 
 /* A connection maps itself by being used, without being asked to. */
@@ -142,7 +142,7 @@ TEST_F_TIMEOUT(libl5_rdma, itself, 200)
 	char buf[8];
 	int i;
 
-	ASSERT_TRUE(l5_transport(l5_conn_fd(self->c)) > 0);
+	ASSERT_TRUE(l5_transport(l5_stream_fd(self->c)) > 0);
 	before = l5_stat("maps");
 	for (i = 0; i < 100000 && l5_stat("maps") < before + 2; i++) {
 		ASSERT_EQ(2, l5_send(self->c, "ab", 2, 0));
@@ -154,20 +154,20 @@ TEST_F_TIMEOUT(libl5_rdma, itself, 200)
 	}
 	TH_LOG("mapped after %d round trips", i);
 	EXPECT_LE(before + 2, l5_stat("maps"));
-	EXPECT_TRUE(l5_conn_mapped(self->c));
-	EXPECT_TRUE(l5_conn_mapped(self->s));
+	EXPECT_TRUE(l5_stream_mapped(self->c));
+	EXPECT_TRUE(l5_stream_mapped(self->s));
 }
 
 /* A connection that stays on TCP says so, and why. */
 TEST_F_TIMEOUT(libl5_rdma, stays, 100)
 {
-	struct l5_conn *c;
+	struct l5_stream *c;
 
 	ASSERT_TRUE(moved(self->c));
 	setenv("L5_TRANSPORT", "base", 1);
 	c = place_connect(&self->at, 0);
 	ASSERT_NE(NULL, c);
-	EXPECT_FALSE(l5_conn_mapped(c));
+	EXPECT_FALSE(l5_stream_mapped(c));
 	EXPECT_EQ(EOPNOTSUPP, errno);
 	EXPECT_EQ(0, l5_close(c));
 	setenv("L5_TRANSPORT", "udp", 1);
@@ -187,7 +187,7 @@ static void *accept_one(void *arg)
 
 TEST_F_TIMEOUT(libl5_rdma, waits, 100)
 {
-	struct l5_conn *c, *s;
+	struct l5_stream *c, *s;
 	pthread_t t;
 	void *ret;
 
@@ -202,7 +202,7 @@ TEST_F_TIMEOUT(libl5_rdma, waits, 100)
 	pthread_join(t, &ret);
 	s = ret;
 	ASSERT_NE(NULL, s);
-	EXPECT_EQ(60000, l5_getopt(l5_conn_fd(c), L5_RDMA_WAIT));
+	EXPECT_EQ(60000, l5_getopt(l5_stream_fd(c), L5_RDMA_WAIT));
 	EXPECT_TRUE(moved(c));
 	EXPECT_TRUE(moved(s));
 	EXPECT_EQ(0, l5_close(c));
@@ -272,7 +272,7 @@ TEST_F_TIMEOUT(libl5_rdma, child, 200)
 	ASSERT_TRUE(moved(self->s));
 	pid = fork();
 	if (!pid) {
-		if (!l5_conn_mapped(self->s))
+		if (!l5_stream_mapped(self->s))
 			_exit(1);
 		if (l5_recv(self->s, buf, 8, 0) != 2)
 			_exit(2);
@@ -288,7 +288,7 @@ TEST_F_TIMEOUT(libl5_rdma, child, 200)
 
 /* A peer that is killed ends both directions, whatever they wait in. */
 struct flood {
-	struct l5_conn *c;
+	struct l5_stream *c;
 	int way;
 	int64_t ended;
 };
@@ -315,8 +315,8 @@ static void *flood_recv(void *arg)
 	return NULL;
 }
 
-static void killed(struct __test_metadata *_metadata, struct l5_conn *c,
-		   struct l5_conn *s, int way, bool reads)
+static void killed(struct __test_metadata *_metadata, struct l5_stream *c,
+		   struct l5_stream *s, int way, bool reads)
 {
 	struct flood f[2] = { { .c = c, .way = way }, { .c = c, .way = way } };
 	struct flood g[2] = { { .c = s, .way = way }, { .c = s, .way = way } };
@@ -326,7 +326,7 @@ static void killed(struct __test_metadata *_metadata, struct l5_conn *c,
 
 	pid = fork();
 	if (!pid) {
-		close(l5_conn_fd(c));
+		close(l5_stream_fd(c));
 		pthread_create(&t[0], NULL, flood_send, &g[0]);
 		if (reads)
 			flood_recv(&g[1]);
@@ -363,8 +363,8 @@ TEST_F_TIMEOUT(libl5_rdma, killed, 400)
 	int i;
 
 	for (i = 0; i < 8; i++) {
-		struct l5_conn *c = place_connect(&self->at, 0);
-		struct l5_conn *s = l5_accept(self->listener, 0);
+		struct l5_stream *c = place_connect(&self->at, 0);
+		struct l5_stream *s = l5_accept(self->listener, 0);
 
 		ASSERT_TRUE(moved(c));
 		ASSERT_TRUE(moved(s));
@@ -378,8 +378,8 @@ enum { CLIENTS = 12 };
 
 struct many {
 	struct l5_mailbox *b;
-	struct l5_conn *c[CLIENTS];
-	struct l5_conn *s[CLIENTS];
+	struct l5_stream *c[CLIENTS];
+	struct l5_stream *s[CLIENTS];
 	struct l5_event e[CLIENTS];
 };
 
@@ -392,11 +392,11 @@ static bool many_one(struct many *m, int i, int listener,
 		return false;
 	m->e[i] = (struct l5_event){ .conn = m->s[i], .events = POLLIN };
 	return moved(m->c[i]) && moved(m->s[i]) &&
-	       l5_conn_mailbox(m->s[i]) >= 0;
+	       l5_stream_mailbox(m->s[i]) >= 0;
 }
 
 /* Poll until there is something, or 10 s are over */
-static int poll_some(struct many *m, struct l5_conn **got, int max)
+static int poll_some(struct many *m, struct l5_stream **got, int max)
 {
 	int64_t end = l5_now_ms() + 10000 * l5_slow();
 	int n;
@@ -409,12 +409,12 @@ static int poll_some(struct many *m, struct l5_conn **got, int max)
 
 TEST_F_TIMEOUT(libl5_rdma, mailbox, 400)
 {
-	struct l5_conn *got[CLIENTS];
+	struct l5_stream *got[CLIENTS];
 	struct many m = { 0 };
 	int i, j, n, seen;
 	char buf[64];
 
-	EXPECT_EQ(NULL, l5_mailbox_open(l5_conn_fd(self->c)));
+	EXPECT_EQ(NULL, l5_mailbox_open(l5_stream_fd(self->c)));
 	m.b = l5_mailbox_open(self->listener);
 	ASSERT_NE(NULL, m.b);
 	/* the one before has none */
@@ -423,8 +423,8 @@ TEST_F_TIMEOUT(libl5_rdma, mailbox, 400)
 		ASSERT_TRUE(many_one(&m, i, self->listener, &self->at));
 	for (i = 0; i < CLIENTS; i++)
 		for (j = 0; j < i; j++)
-			ASSERT_NE(l5_conn_mailbox(m.s[i]),
-				  l5_conn_mailbox(m.s[j]));
+			ASSERT_NE(l5_stream_mailbox(m.s[i]),
+				  l5_stream_mailbox(m.s[j]));
 	/* all are new */
 	ASSERT_EQ(CLIENTS, l5_mailbox_poll(m.b, got, CLIENTS));
 	/* each alone */

@@ -45,7 +45,7 @@ static bool refuse(int one, int two)
 }
 
 struct server {
-	struct l5_conn *c;
+	struct l5_stream *c;
 	int refused;	/* beside ioctl() */
 	bool bad;
 };
@@ -76,7 +76,7 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-static void run(struct __test_metadata *_metadata, int fd, struct l5_conn *c,
+static void run(struct __test_metadata *_metadata, int fd, struct l5_stream *c,
 		int refused)
 {
 	struct server s = { .c = c, .refused = refused };
@@ -110,7 +110,7 @@ TEST_F_TIMEOUT(libl5_sandbox, no_ioctl_nor_sendto, 300)
 	run(_metadata, self->cfd, self->s, SYS_sendto);
 }
 
-static struct l5_conn *trapped;
+static struct l5_stream *trapped;
 static sigjmp_buf out;
 static bool jumps;
 
@@ -132,7 +132,7 @@ static void trap(int sig, siginfo_t *si, void *uc)
 }
 
 /* The first calls of a child of fork() map the connection anew. */
-static void child(struct l5_conn *c)
+static void child(struct l5_stream *c)
 {
 	struct sigaction sa = {
 		.sa_sigaction = trap, .sa_flags = SA_SIGINFO,

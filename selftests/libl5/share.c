@@ -19,7 +19,7 @@ LIBL5_FIXTURE(libl5_share)
 
 /* Threads send, system calls among them; whole records come out. */
 struct crowd {
-	struct l5_conn *c;
+	struct l5_stream *c;
 	int who;
 	int count;
 	bool mapped;
@@ -35,7 +35,7 @@ static void *crowd_send(void *arg)
 		for (k = 0; k < 16; k++)
 			msg[k] = w->who << 24 | i;
 		if ((w->mapped ? l5_send(w->c, msg, sizeof(msg), 0) :
-				 write(l5_conn_fd(w->c), msg, sizeof(msg))) !=
+				 write(l5_stream_fd(w->c), msg, sizeof(msg))) !=
 		    sizeof(msg))
 			return w;
 	}
@@ -82,7 +82,7 @@ TEST_F_TIMEOUT(libl5_share, fork, 120)
 		pid = fork();
 		ASSERT_LE(0, pid);
 		if (!pid) {
-			if (!l5_conn_mapped(self->c) ||
+			if (!l5_stream_mapped(self->c) ||
 			    l5_send(self->c, "child", 5, 0) != 5 ||
 			    l5_recv(self->c, buf, 6, MSG_WAITALL) != 6 ||
 			    memcmp(buf, "answer", 6))
@@ -91,7 +91,7 @@ TEST_F_TIMEOUT(libl5_share, fork, 120)
 			pid = fork();
 			if (!pid)
 				_exit(l5_send(self->c, "grand", 5, 0) != 5 ||
-				      !l5_conn_mapped(self->c));
+				      !l5_stream_mapped(self->c));
 			_exit(l5_reap(pid));
 		}
 		ASSERT_EQ(5, l5_recv(self->s, buf, 5, MSG_WAITALL));
@@ -178,12 +178,12 @@ TEST_F_TIMEOUT(libl5_share, killed, 300)
 /* A descriptor that came by dup() or by a message is the same connection. */
 TEST_F(libl5_share, other_descriptors)
 {
-	struct l5_conn *d = l5_map(dup(self->cfd));
+	struct l5_stream *d = l5_map(dup(self->cfd));
 	char buf[10];
 	int sv[2], fd;
 
 	ASSERT_NE(NULL, d);
-	EXPECT_TRUE(l5_conn_mapped(d));
+	EXPECT_TRUE(l5_stream_mapped(d));
 	EXPECT_EQ(3, l5_send(self->c, "one", 3, 0));
 	EXPECT_EQ(3, l5_send(d, "two", 3, 0));
 	EXPECT_EQ(6, l5_recv(self->s, buf, 6, MSG_WAITALL));
@@ -195,7 +195,7 @@ TEST_F(libl5_share, other_descriptors)
 	ASSERT_LE(0, fd);
 	d = l5_map(fd);
 	ASSERT_NE(NULL, d);
-	EXPECT_TRUE(l5_conn_mapped(d));
+	EXPECT_TRUE(l5_stream_mapped(d));
 	EXPECT_EQ(4, l5_send(d, "late", 4, 0));
 	EXPECT_EQ(4, l5_recv(self->s, buf, 4, MSG_WAITALL));
 	EXPECT_EQ(0, l5_close(d));
@@ -207,13 +207,13 @@ TEST_F(libl5_share, other_descriptors)
 __attribute__((constructor)) static void after_exec(void)
 {
 	const char *fd = getenv("LIBL5_SHARE_FD");
-	struct l5_conn *c;
+	struct l5_stream *c;
 	char buf[4];
 
 	if (!fd)
 		return;
 	c = l5_map(atoi(fd));
-	_exit(!c || !l5_conn_mapped(c) ||
+	_exit(!c || !l5_stream_mapped(c) ||
 	      l5_recv(c, buf, 4, MSG_WAITALL) != 4 || memcmp(buf, "exec", 4) ||
 	      l5_send(c, "done", 4, 0) != 4 || l5_close(c));
 }
@@ -240,16 +240,16 @@ TEST_F_TIMEOUT(libl5_share, exec, 120)
 	/* the one here is as it was */
 	ASSERT_EQ(4, l5_send(self->c, "here", 4, 0));
 	ASSERT_EQ(4, l5_recv(self->s, buf, 4, MSG_WAITALL));
-	EXPECT_TRUE(l5_conn_mapped(self->c));
+	EXPECT_TRUE(l5_stream_mapped(self->c));
 }
 
 /* A child of vfork() lives in its parent, and has its mapping. */
-static __attribute__((noinline)) pid_t vfork_send(struct l5_conn *c)
+static __attribute__((noinline)) pid_t vfork_send(struct l5_stream *c)
 {
 	pid_t pid = vfork();
 
 	if (!pid)
-		_exit(!l5_conn_mapped(c) || l5_send(c, "vfork", 5, 0) != 5);
+		_exit(!l5_stream_mapped(c) || l5_send(c, "vfork", 5, 0) != 5);
 	return pid;
 }
 
@@ -260,16 +260,16 @@ TEST_F_TIMEOUT(libl5_share, vfork, 120)
 	EXPECT_EQ(0, l5_reap(vfork_send(self->c)));
 	ASSERT_EQ(5, l5_recv(self->s, buf, 5, MSG_WAITALL));
 	EXPECT_EQ(0, memcmp(buf, "vfork", 5));
-	EXPECT_TRUE(l5_conn_mapped(self->c));
+	EXPECT_TRUE(l5_stream_mapped(self->c));
 	ASSERT_EQ(5, l5_send(self->c, "after", 5, 0));
 	ASSERT_EQ(5, l5_recv(self->s, buf, 5, MSG_WAITALL));
 	EXPECT_EQ(0, memcmp(buf, "after", 5));
 }
 
 /* SOCK_* of what is made, by a name and by an address. */
-static bool flags_are(struct l5_conn *c, int flags)
+static bool flags_are(struct l5_stream *c, int flags)
 {
-	int fd = l5_conn_fd(c);
+	int fd = l5_stream_fd(c);
 
 	return !(fcntl(fd, F_GETFL) & O_NONBLOCK) ==
 	       !(flags & SOCK_NONBLOCK) &&
@@ -283,7 +283,7 @@ TEST_F_TIMEOUT(libl5_share, flags, 300)
 	};
 	struct sockaddr_storage addr;
 	socklen_t len = sizeof(addr);
-	struct l5_conn *c, *s;
+	struct l5_stream *c, *s;
 	char ch;
 	int i;
 
@@ -300,11 +300,11 @@ TEST_F_TIMEOUT(libl5_share, flags, 300)
 		ASSERT_NE(NULL, s);
 		EXPECT_TRUE(flags_are(c, flags));
 		EXPECT_TRUE(flags_are(s, all[3 - i % 4]));
-		EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(l5_conn_fd(c)));
-		EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(l5_conn_fd(s)));
+		EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(l5_stream_fd(c)));
+		EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(l5_stream_fd(s)));
 		/* connected it is, whatever the flags */
-		EXPECT_TRUE(l5_conn_mapped(c));
-		EXPECT_TRUE(l5_conn_mapped(s));
+		EXPECT_TRUE(l5_stream_mapped(c));
+		EXPECT_TRUE(l5_stream_mapped(s));
 		if (flags & SOCK_NONBLOCK) {
 			EXPECT_EQ(-1, l5_recv(c, &ch, 1, 0));
 			EXPECT_EQ(EAGAIN, errno);

@@ -19,7 +19,7 @@ LIBL5_FIXTURE(libl5_wait)
 #define MANY	100
 
 struct clients {
-	struct l5_conn *c[MANY];
+	struct l5_stream *c[MANY];
 	int done[MANY];
 	int rounds;
 	bool bad;
@@ -70,8 +70,8 @@ TEST_F_TIMEOUT(libl5_wait, wait_any, 300)
 		e[i].conn = l5_accept(self->listener, 0);
 		ASSERT_NE(NULL, e[i].conn);
 		e[i].events = POLLIN;
-		ASSERT_TRUE(l5_conn_mapped(w.c[i]));
-		ASSERT_TRUE(l5_conn_mapped(e[i].conn));
+		ASSERT_TRUE(l5_stream_mapped(w.c[i]));
+		ASSERT_TRUE(l5_stream_mapped(e[i].conn));
 	}
 	EXPECT_EQ(0, l5_wait_any(e, MANY, 0));
 	EXPECT_EQ(0, l5_wait_any(e, MANY, 30));
@@ -110,7 +110,7 @@ TEST_F_TIMEOUT(libl5_wait, wait_any, 300)
 /* Rings and other sockets in one set: none keeps the other from being seen. */
 TEST_F(libl5_wait, wait_mixed)
 {
-	struct l5_conn *plain[2];
+	struct l5_stream *plain[2];
 	struct l5_event e[2];
 	char buf[10];
 	int sv[2];
@@ -118,7 +118,7 @@ TEST_F(libl5_wait, wait_mixed)
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
 	plain[0] = l5_map(sv[0]);
 	plain[1] = l5_map(sv[1]);
-	EXPECT_FALSE(l5_conn_mapped(plain[0]));
+	EXPECT_FALSE(l5_stream_mapped(plain[0]));
 	e[0] = (struct l5_event){ self->s, POLLIN, 0 };
 	e[1] = (struct l5_event){ plain[1], POLLIN, 0 };
 	EXPECT_EQ(0, l5_wait_any(e, 2, 10));
@@ -224,7 +224,7 @@ static const char *const call_name[CALLS] = {
  */
 struct waiter {
 	enum call call;
-	struct l5_conn *c;
+	struct l5_stream *c;
 	int ready;
 	ssize_t ret;
 	int error;

@@ -210,7 +210,7 @@ static void info(struct end *e, const char *label)
 	    (unsigned long long)r.wakes, (unsigned long long)r.tx_cut,
 	    (unsigned long long)r.rx_cut, i.tx_size, i.rx_size, e->tx.at,
 	    e->rx.at, e->connect_ms,
-	    e->mapped || (e->lib && l5_conn_mapped(e->lib)) ? "true" :
+	    e->mapped || (e->lib && l5_stream_mapped(e->lib)) ? "true" :
 	    "false");
 }
 
@@ -320,7 +320,7 @@ static size_t mail_serve(struct end *e, size_t size)
 
 /* What the mailbox names, taken in: how many that are, each with bytes. */
 static int mail_round(const struct end *l, struct l5_mailbox *b,
-		      struct l5_conn **ready, struct end *e, unsigned int n,
+		      struct l5_stream **ready, struct end *e, unsigned int n,
 		      size_t size, unsigned int *said)
 {
 	int got = l5_mailbox_poll(b, ready, n), k;
@@ -363,7 +363,7 @@ static void mailbox(struct end *l, const char *v)
 	unsigned int n = number(l, v), i, open = n, said = 0, bytes = 0;
 	size_t size = after(v) ? number(l, after(v)) : 64, missed = 0;
 	struct l5_mailbox *b = l5_mailbox_open(l->listener);
-	struct l5_conn **ready = calloc(n, sizeof(*ready));
+	struct l5_stream **ready = calloc(n, sizeof(*ready));
 	struct end *e = calloc(n, sizeof(*e));
 	int64_t last, until;
 
@@ -382,7 +382,7 @@ static void mailbox(struct end *l, const char *v)
 	for (i = 0; i < n; i++) {
 		until_moved(&e[i], "15000");
 		mail_serve(&e[i], size);
-		bytes += l5_conn_mailbox(e[i].lib) >= 0;
+		bytes += l5_stream_mailbox(e[i].lib) >= 0;
 	}
 	last = l5_now_ms();
 	while (open) {

@@ -74,7 +74,7 @@ struct end {
 	struct half tx, rx;
 	struct setting set[16];
 	int nset;
-	struct l5_conn *lib;
+	struct l5_stream *lib;
 	struct mapping map;
 	bool mapped;
 	int64_t connect_ms;

@@ -18,7 +18,7 @@
 CONN_FIXTURE(unit_conn)
 
 /* Send @len and receive them; buffers of just that size, for the sanitizers. */
-static bool exact(struct l5_conn *from, struct l5_conn *to, size_t len,
+static bool exact(struct l5_stream *from, struct l5_stream *to, size_t len,
 		  size_t more, uint64_t at)
 {
 	uint8_t *out = malloc(len), *in = malloc(len + more);
@@ -218,7 +218,7 @@ TEST_F(unit_conn, nonblocking)
 
 /* Zero copy */
 
-static ssize_t put(struct l5_conn *c, size_t want, size_t len, uint64_t at)
+static ssize_t put(struct l5_stream *c, size_t want, size_t len, uint64_t at)
 {
 	ssize_t n;
 	void *p;
@@ -522,7 +522,7 @@ TEST_F(unit_conn_alone, closed)
 	fd = dup(p.fd[0]);
 	l5_unmap(p.c[0]);
 	EXPECT_LE(0, fcntl(fd, F_GETFD));
-	p.c[0] = l5_conn_over(p.fd[0], p.m[0]);
+	p.c[0] = l5_stream_over(p.fd[0], p.m[0]);
 	ASSERT_NE(NULL, p.c[0]);
 	EXPECT_EQ(0, l5_close(p.c[0]));
 	EXPECT_EQ(-1, fcntl(p.fd[0], F_GETFD));

@@ -18,7 +18,7 @@ CONN_FIXTURE(unit_conn_stream)
 /* Each way to send or receive the next bytes; the last ones do not wait. */
 enum { WAYS = 6 };
 
-static ssize_t send_way(struct l5_conn *c, int way, uint8_t *buf, size_t n,
+static ssize_t send_way(struct l5_stream *c, int way, uint8_t *buf, size_t n,
 			uint64_t *seed)
 {
 	struct iovec v[9];
@@ -53,7 +53,7 @@ static ssize_t send_way(struct l5_conn *c, int way, uint8_t *buf, size_t n,
 	}
 }
 
-static ssize_t recv_way(struct l5_conn *c, int way, uint8_t *buf, size_t n,
+static ssize_t recv_way(struct l5_stream *c, int way, uint8_t *buf, size_t n,
 			uint64_t *seed)
 {
 	struct iovec v[9];
@@ -94,7 +94,7 @@ static ssize_t recv_way(struct l5_conn *c, int way, uint8_t *buf, size_t n,
 }
 
 struct stream {
-	struct l5_conn *c;
+	struct l5_stream *c;
 	uint64_t total;
 	uint64_t seed;
 	bool sends;
@@ -161,7 +161,7 @@ TEST_F_TIMEOUT(unit_conn_stream, streams, 300)
 
 /* Two that send and two that receive, each way: whole notes come, in order. */
 struct crowd {
-	struct l5_conn *c;
+	struct l5_stream *c;
 	uint32_t who;
 	uint32_t count;
 	bool sends;
@@ -169,7 +169,7 @@ struct crowd {
 	uint32_t bad;
 };
 
-static bool note_send(struct l5_conn *c, struct note *n, int way)
+static bool note_send(struct l5_stream *c, struct note *n, int way)
 {
 	struct iovec v[2] = { { n, 11 }, { (uint8_t *)n + 11, 53 } };
 	ssize_t got;
@@ -192,7 +192,7 @@ static bool note_send(struct l5_conn *c, struct note *n, int way)
 	return l5_send(c, n, sizeof(*n), 0) == sizeof(*n);
 }
 
-static bool note_recv(struct l5_conn *c, struct note *n, int way)
+static bool note_recv(struct l5_stream *c, struct note *n, int way)
 {
 	struct iovec v[2] = { { n, 11 }, { (uint8_t *)n + 11, 53 } };
 	const void *p;
@@ -286,7 +286,7 @@ TEST_F(unit_conn_stream, fork)
 			_exit(1);
 		if (l5_release(self->a, 1) != -1 || errno != EINVAL)
 			_exit(2);
-		if (l5_conn_mapped(self->a) || errno != ENOTTY)
+		if (l5_stream_mapped(self->a) || errno != ENOTTY)
 			_exit(3);
 		_exit(0);
 	}
@@ -295,7 +295,7 @@ TEST_F(unit_conn_stream, fork)
 	EXPECT_EQ(4, l5_commit(self->a, 4));
 	EXPECT_EQ(0, memcmp(q, "look", 4));
 	EXPECT_EQ(0, l5_release(self->a, 4));
-	EXPECT_TRUE(l5_conn_mapped(self->a));
+	EXPECT_TRUE(l5_stream_mapped(self->a));
 
 	fflush(NULL);
 	pid = fork();

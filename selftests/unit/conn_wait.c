@@ -41,7 +41,7 @@ static void *send_later(void *arg)
 static int wait_while(struct pair *p, bool any, bool asleep)
 {
 	struct later l = { p, asleep };
-	struct l5_conn *c = p->c[1];
+	struct l5_stream *c = p->c[1];
 	pthread_t t;
 	void *bad;
 	char ch;
@@ -61,7 +61,7 @@ static int wait_while(struct pair *p, bool any, bool asleep)
 }
 
 /* One receive in vain: how often it yields before it sleeps */
-static int yields_of(struct l5_conn *c)
+static int yields_of(struct l5_stream *c)
 {
 	char ch;
 
@@ -71,7 +71,7 @@ static int yields_of(struct l5_conn *c)
 	return yields;
 }
 
-static int yields_waiting(struct l5_conn *c)
+static int yields_waiting(struct l5_stream *c)
 {
 	count_from_here();
 	return l5_wait(c, POLLIN, 2000) || sleeps != 1 ? -1 : (int)yields;
@@ -250,7 +250,7 @@ TEST_F_TIMEOUT(unit_conn_wait, wait_any, 300)
 	static struct pair p[MANY];
 	struct answer w = { p, MANY, 1 + 200 / slow() };
 	struct l5_event e[MANY + 2] = { 0 };
-	struct l5_conn *plain[2];
+	struct l5_stream *plain[2];
 	int i, k, n, sv[2];
 	pthread_t t;
 	void *bad;
@@ -301,7 +301,7 @@ TEST_F_TIMEOUT(unit_conn_wait, wait_any, 300)
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
 	plain[0] = l5_map(sv[0]);
 	plain[1] = l5_map(sv[1]);
-	ASSERT_FALSE(l5_conn_mapped(plain[0]));
+	ASSERT_FALSE(l5_stream_mapped(plain[0]));
 	EXPECT_EQ(ENOTTY, errno);
 	e[MANY + 1] = (struct l5_event){ plain[0], POLLIN, 0 };
 	l5_set_wait(p[0].c[1], 1000000, 5);

@@ -274,7 +274,7 @@ struct pair {
 	struct l5_native *k;
 	struct l5_map *m[2];
 	int fd[2];
-	struct l5_conn *c[2];
+	struct l5_stream *c[2];
 };
 
 static inline bool pair_new(struct pair *p)
@@ -292,7 +292,7 @@ static inline bool pair_new(struct pair *p)
 		p->m[i] = l5_native_map(p->k, i, 1);
 		if (!s->kern || !p->m[i])
 			return false;
-		p->c[i] = l5_conn_over(p->fd[i], p->m[i]);
+		p->c[i] = l5_stream_over(p->fd[i], p->m[i]);
 		if (!p->c[i])
 			return false;
 	}
@@ -332,7 +332,7 @@ static inline bool set_timeout(int fd, int opt, int ms)
 
 /* A fixture with a connection, whose calls are counted from here. */
 #define CONN_FIXTURE(name)						\
-	FIXTURE(name) { struct pair p; struct l5_conn *a, *b; };	\
+	FIXTURE(name) { struct pair p; struct l5_stream *a, *b; };	\
 	FIXTURE_SETUP(name)						\
 	{								\
 		/* a test that hangs ends with the program */		\
@@ -340,10 +340,10 @@ static inline bool set_timeout(int fd, int opt, int ms)
 		ASSERT_TRUE(pair_new(&self->p));			\
 		self->a = self->p.c[0];					\
 		self->b = self->p.c[1];					\
-		ASSERT_TRUE(l5_conn_mapped(self->a));			\
-		ASSERT_TRUE(l5_conn_mapped(self->b));			\
-		EXPECT_EQ(self->p.fd[0], l5_conn_fd(self->a));		\
-		EXPECT_EQ(-1, l5_conn_mailbox(self->a));		\
+		ASSERT_TRUE(l5_stream_mapped(self->a));			\
+		ASSERT_TRUE(l5_stream_mapped(self->b));			\
+		EXPECT_EQ(self->p.fd[0], l5_stream_fd(self->a));	\
+		EXPECT_EQ(-1, l5_stream_mailbox(self->a));		\
 		count_from_here();					\
 	}								\
 	FIXTURE_TEARDOWN(name)						\

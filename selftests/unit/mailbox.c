@@ -151,19 +151,19 @@ TEST_F_TIMEOUT(unit_mailbox, scan, 200)
 	}
 }
 
-static struct l5_conn *as_conn(unsigned int i)
+static struct l5_stream *as_conn(unsigned int i)
 {
-	return (struct l5_conn *)(16 + 16ul * i);
+	return (struct l5_stream *)(16 + 16ul * i);
 }
 
-static unsigned int as_number(const struct l5_conn *c)
+static unsigned int as_number(const struct l5_stream *c)
 {
 	return ((uintptr_t)c - 16) / 16;
 }
 
 TEST_F(unit_mailbox, poll)
 {
-	struct l5_conn *got[BYTES];
+	struct l5_stream *got[BYTES];
 	unsigned int i;
 
 	ASSERT_EQ(0, l5_mailbox_poll(self->b, got, BYTES));
@@ -204,7 +204,7 @@ TEST_F(unit_mailbox, turns)
 {
 	static const unsigned int ns[] = { 1, 2, 63, 64, 65, 200, BYTES, 0 };
 	unsigned int k, i, max, seen, last = 0;
-	struct l5_conn *got[BYTES];
+	struct l5_stream *got[BYTES];
 	static uint8_t had[BYTES];
 	int n;
 
@@ -231,7 +231,7 @@ TEST_F(unit_mailbox, turns)
 /* Bytes that no connection is attached to, and no bytes at all. */
 TEST_F(unit_mailbox, hostile)
 {
-	struct l5_conn *got[4];
+	struct l5_stream *got[4];
 	int i;
 
 	memset(self->byte, 0xff, BYTES);
@@ -247,7 +247,7 @@ TEST_F(unit_mailbox, hostile)
 /* A child of fork() may end it, and not use it. */
 TEST_F(unit_mailbox, child)
 {
-	struct l5_conn *got[1];
+	struct l5_stream *got[1];
 	int status;
 	pid_t pid;
 
@@ -322,7 +322,7 @@ static void *storm_poll(void *arg)
 {
 	struct storm_part *p = arg;
 	struct storm *s = p->s;
-	struct l5_conn *got[64];
+	struct l5_stream *got[64];
 	bool last;
 	int n, i;
 
@@ -397,7 +397,7 @@ FIXTURE(unit_mailbox_any)
 	struct l5_native *k[CONNS];
 	struct l5_map *peer[CONNS];
 	struct l5_map *map[CONNS];
-	struct l5_conn *c[CONNS];
+	struct l5_stream *c[CONNS];
 	struct l5_event e[CONNS];
 	int fd[CONNS][2];
 };
@@ -421,9 +421,9 @@ FIXTURE_SETUP(unit_mailbox_any)
 		self->map[i]->mailbox = 3 * (CONNS - i);
 		ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0,
 					self->fd[i]));
-		self->c[i] = l5_conn_over(self->fd[i][0], self->map[i]);
+		self->c[i] = l5_stream_over(self->fd[i][0], self->map[i]);
 		ASSERT_NE(NULL, self->c[i]);
-		ASSERT_EQ(-1, l5_conn_mailbox(self->c[i]));
+		ASSERT_EQ(-1, l5_stream_mailbox(self->c[i]));
 		self->e[i].conn = self->c[i];
 		self->e[i].events = POLLIN;
 	}
@@ -459,7 +459,7 @@ static int attach(struct _test_data_unit_mailbox_any *self, int n)
 
 	for (i = 0; i < n; i++) {
 		if (l5_mailbox_attach(self->b, self->c[i]) ||
-		    l5_conn_mailbox(self->c[i]) != number_of(self, i))
+		    l5_stream_mailbox(self->c[i]) != number_of(self, i))
 			return -1;
 	}
 	return l5_wait_any(self->e, CONNS, 0);
@@ -640,7 +640,7 @@ TEST_F(unit_mailbox_any, starve)
 /* Together with l5_mailbox_poll(), which takes bytes away. */
 TEST_F(unit_mailbox_any, both)
 {
-	struct l5_conn *got[4];
+	struct l5_stream *got[4];
 
 	ASSERT_EQ(0, attach(self, CONNS));
 	post(self, 8, "x");
@@ -658,23 +658,23 @@ TEST_F(unit_mailbox_any, both)
 TEST_F(unit_mailbox_any, attach)
 {
 	struct l5_mailbox *other;
-	struct l5_conn *twin;
+	struct l5_stream *twin;
 	uint8_t *byte = box_new();
 
 	ASSERT_EQ(0, attach(self, 2));
 	ASSERT_EQ(-1, l5_mailbox_attach(self->b, self->c[0]));
 	ASSERT_EQ(EBUSY, errno);
 	/* a second connection of the same byte does without */
-	twin = l5_conn_over(self->fd[1][0], self->map[1]);
+	twin = l5_stream_over(self->fd[1][0], self->map[1]);
 	ASSERT_NE(NULL, twin);
 	ASSERT_EQ(0, l5_mailbox_attach(self->b, twin));
-	ASSERT_EQ(-1, l5_conn_mailbox(twin));
+	ASSERT_EQ(-1, l5_stream_mailbox(twin));
 	l5_unmap(twin);
-	ASSERT_EQ(number_of(self, 1), l5_conn_mailbox(self->c[1]));
+	ASSERT_EQ(number_of(self, 1), l5_stream_mailbox(self->c[1]));
 	/* no byte is no error */
 	self->map[2]->mailbox = 0;
 	ASSERT_EQ(0, l5_mailbox_attach(self->b, self->c[2]));
-	ASSERT_EQ(-1, l5_conn_mailbox(self->c[2]));
+	ASSERT_EQ(-1, l5_stream_mailbox(self->c[2]));
 	self->map[2]->mailbox = 3 * (CONNS - 2);
 	/* two mailboxes in one call, one of which its owner has closed */
 	other = l5_mailbox_over(byte, BYTES);
@@ -692,9 +692,9 @@ TEST_F(unit_mailbox_any, attach)
 	ASSERT_EQ(1, l5_wait_any(self->e, CONNS, 0));
 	/* a byte goes from one to the next */
 	l5_unmap(self->c[0]);
-	self->c[0] = l5_conn_over(self->fd[0][0], self->map[0]);
+	self->c[0] = l5_stream_over(self->fd[0][0], self->map[0]);
 	ASSERT_EQ(0, l5_mailbox_attach(self->b, self->c[0]));
-	ASSERT_EQ(number_of(self, 0), l5_conn_mailbox(self->c[0]));
+	ASSERT_EQ(number_of(self, 0), l5_stream_mailbox(self->c[0]));
 	self->e[0].conn = self->c[0];
 	post(self, 0, "x");
 	ASSERT_EQ(2, l5_wait_any(self->e, CONNS, 0));

@@ -158,7 +158,7 @@ cat >"$tmp/program.c" <<'C'
 
 int main(void)
 {
-	struct l5_conn *c, *s;
+	struct l5_stream *c, *s;
 	const void *q;
 	char buf[8];
 	int fd[2];
@@ -168,7 +168,7 @@ int main(void)
 		return 1;
 	c = l5_map(fd[0]);
 	s = l5_map(fd[1]);
-	if (!c || !s || l5_conn_fd(c) != fd[0] || l5_conn_mapped(c))
+	if (!c || !s || l5_stream_fd(c) != fd[0] || l5_stream_mapped(c))
 		return 2;
 	l5_set_wait(c, 0, 0);
 	if (l5_send(c, "moved", 5, 0) != 5 || l5_wait(s, POLLIN, -1) != POLLIN ||

@@ -71,8 +71,8 @@ TEST_F(unit_plain_alone, no_mailbox)
 /* The public functions over sockets that have no rings. */
 FIXTURE(unit_plain)
 {
-	struct l5_conn *c;
-	struct l5_conn *s;
+	struct l5_stream *c;
+	struct l5_stream *s;
 };
 
 FIXTURE_VARIANT(unit_plain)
@@ -165,7 +165,7 @@ TEST_F(unit_plain, calls)
 	EXPECT_EQ(1, l5_send(self->c, "x", 1, MSG_NOSIGNAL));
 	EXPECT_EQ(POLLIN, l5_wait(self->s, POLLIN, -1));
 	EXPECT_EQ(1, l5_recv(self->s, buf, 10, 0));
-	EXPECT_EQ(0, shutdown(l5_conn_fd(self->c), SHUT_WR));
+	EXPECT_EQ(0, shutdown(l5_stream_fd(self->c), SHUT_WR));
 	EXPECT_EQ(0, l5_recv(self->s, buf, 10, 0));
 	EXPECT_EQ(0, l5_peek(self->s, &p, 0));
 	EXPECT_EQ(-1, l5_send(self->c, "x", 1, MSG_NOSIGNAL));

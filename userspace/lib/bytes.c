@@ -22,7 +22,7 @@
 
 /* The system calls, for one buffer or an array */
 
-static ssize_t kernel_send(const struct l5_conn *c, const struct at *at,
+static ssize_t kernel_send(const struct l5_stream *c, const struct at *at,
 			   int flags)
 {
 	struct iovec first;
@@ -34,7 +34,7 @@ static ssize_t kernel_send(const struct l5_conn *c, const struct at *at,
 	return syscall(SYS_sendmsg, c->fd, &msg, flags);
 }
 
-static ssize_t kernel_recv(const struct l5_conn *c, const struct at *at,
+static ssize_t kernel_recv(const struct l5_stream *c, const struct at *at,
 			   int flags)
 {
 	struct iovec first;
@@ -46,7 +46,7 @@ static ssize_t kernel_recv(const struct l5_conn *c, const struct at *at,
 	return syscall(SYS_recvmsg, c->fd, &msg, flags);
 }
 
-static ssize_t map_send(struct l5_conn *c, struct l5_map *m,
+static ssize_t map_send(struct l5_stream *c, struct l5_map *m,
 			const struct at *at)
 {
 	struct iovec first;
@@ -56,7 +56,7 @@ static ssize_t map_send(struct l5_conn *c, struct l5_map *m,
 	return l5_map_trysend(m, c->fd, v, n);
 }
 
-static ssize_t map_recv(struct l5_conn *c, struct l5_map *m,
+static ssize_t map_recv(struct l5_stream *c, struct l5_map *m,
 			const struct at *at, int flags)
 {
 	struct iovec first;
@@ -95,7 +95,7 @@ static bool at_init(struct at *at, const struct iovec *v, int n)
  */
 struct transfer {
 	struct l5_wait wait;
-	struct l5_conn *c;
+	struct l5_stream *c;
 	struct l5_map *m;
 	struct at at;
 	int flags;
@@ -138,9 +138,9 @@ static ssize_t transfer_sleep(struct transfer *t, ssize_t why, bool tx)
 	short events = tx ? POLLOUT : POLLIN;
 
 	if (why == L5_TRY_BUSY)
-		return l5_conn_lock_sleep(t->c, events, &t->end) ?
+		return l5_stream_lock_sleep(t->c, events, &t->end) ?
 		       (ssize_t)t->done : L5_TRY_AGAIN;
-	if (l5_conn_sleep(t->c, events, t->wait.start, &t->end))
+	if (l5_stream_sleep(t->c, events, t->wait.start, &t->end))
 		return t->done;
 	transfer_woke(t, tx);
 	return L5_TRY_AGAIN;
@@ -159,7 +159,7 @@ static ssize_t send_attempt(struct l5_wait *w)
 	while (t->at.left) {
 		n = map_send(t->c, t->m, &t->at);
 		if (n < 0) {
-			w->dontwait = l5_conn_nonblock(t->c, t->flags);
+			w->dontwait = l5_stream_nonblock(t->c, t->flags);
 			return n;
 		}
 		transfer_move(t, n);
@@ -187,7 +187,7 @@ static ssize_t send_rest(struct l5_wait *w, ssize_t why)
 		return t->done;
 	if (why != L5_TRY_ASK && w->dontwait)
 		t->flags |= MSG_DONTWAIT;
-	else if (why == L5_TRY_AGAIN && l5_conn_interrupted(w))
+	else if (why == L5_TRY_AGAIN && l5_stream_interrupted(w))
 		return moved(t, -1);
 	if (t->done)
 		return transfer_sleep(t, why, true);
@@ -212,7 +212,7 @@ static ssize_t recv_attempt(struct l5_wait *w)
 		n = map_recv(t->c, t->m, &t->at,
 			     t->flags & MSG_PEEK ? L5_TRY_PEEK : 0);
 		if (n < 0) {
-			w->dontwait = l5_conn_nonblock(t->c, t->flags);
+			w->dontwait = l5_stream_nonblock(t->c, t->flags);
 			return n;
 		}
 		transfer_move(t, n);
@@ -240,11 +240,11 @@ static ssize_t recv_rest(struct l5_wait *w, ssize_t why)
 		return t->done;
 	if (why == L5_TRY_AGAIN && w->dontwait)
 		return l5_try_failed(why);
-	if (why == L5_TRY_AGAIN && l5_conn_interrupted(w))
+	if (why == L5_TRY_AGAIN && l5_stream_interrupted(w))
 		return moved(t, -1);
 	if (why == L5_TRY_BUSY && w->dontwait)
 		t->flags |= MSG_DONTWAIT;
-	if (t->done && (why == L5_TRY_BUSY || !l5_conn_low(t->c)))
+	if (t->done && (why == L5_TRY_BUSY || !l5_stream_low(t->c)))
 		return transfer_sleep(t, why, false);
 	/* an error is for the next call */
 	n = kernel_recv(t->c, &t->at,
@@ -260,7 +260,7 @@ static ssize_t recv_rest(struct l5_wait *w, ssize_t why)
 	return t->done;
 }
 
-static void transfer_begin(struct transfer *t, struct l5_conn *c,
+static void transfer_begin(struct transfer *t, struct l5_stream *c,
 			   struct l5_map *m, int flags)
 {
 	l5_wait_begin(&t->wait);
@@ -277,9 +277,9 @@ static size_t io_max(size_t len)
 	return len < L5_IO_MAX ? len : L5_IO_MAX;
 }
 
-ssize_t l5_sendv(struct l5_conn *c, const struct iovec *iov, int n, int flags)
+ssize_t l5_sendv(struct l5_stream *c, const struct iovec *iov, int n, int flags)
 {
-	struct l5_map *m = l5_conn_map(c);
+	struct l5_map *m = l5_stream_map(c);
 	struct msghdr msg = { 0 };
 	struct transfer t;
 
@@ -293,9 +293,9 @@ ssize_t l5_sendv(struct l5_conn *c, const struct iovec *iov, int n, int flags)
 	return syscall(SYS_sendmsg, c->fd, &msg, flags);
 }
 
-ssize_t l5_recvv(struct l5_conn *c, const struct iovec *iov, int n, int flags)
+ssize_t l5_recvv(struct l5_stream *c, const struct iovec *iov, int n, int flags)
 {
-	struct l5_map *m = l5_conn_map(c);
+	struct l5_map *m = l5_stream_map(c);
 	struct msghdr msg = { 0 };
 	struct transfer t;
 
@@ -311,10 +311,10 @@ ssize_t l5_recvv(struct l5_conn *c, const struct iovec *iov, int n, int flags)
 	return syscall(SYS_recvmsg, c->fd, &msg, flags);
 }
 
-ssize_t l5_send(struct l5_conn *c, const void *buf, size_t len, int flags)
+ssize_t l5_send(struct l5_stream *c, const void *buf, size_t len, int flags)
 {
 	struct iovec v = { .iov_base = (void *)buf, .iov_len = io_max(len) };
-	struct l5_map *m = l5_conn_map(c);
+	struct l5_map *m = l5_stream_map(c);
 	ssize_t n;
 
 	/* so little goes in one piece or not at all */
@@ -338,7 +338,7 @@ ssize_t l5_send(struct l5_conn *c, const void *buf, size_t len, int flags)
  */
 struct quick {
 	struct l5_wait wait;
-	struct l5_conn *c;
+	struct l5_stream *c;
 	struct l5_map *m;
 	void *buf;
 	size_t len;
@@ -351,7 +351,7 @@ ssize_t quick_attempt(struct l5_wait *w)
 	struct quick *q = l5_call_of(w, struct quick);
 	ssize_t n = l5_map_recv1(q->m, q->c->fd, q->buf, q->len);
 
-	if (n == L5_TRY_AGAIN && l5_conn_nonblock(q->c, q->flags))
+	if (n == L5_TRY_AGAIN && l5_stream_nonblock(q->c, q->flags))
 		return l5_try_failed(n);
 	return n;
 }
@@ -372,7 +372,7 @@ static ssize_t quick_rest(struct l5_wait *w, ssize_t why)
 
 	if (why != L5_TRY_AGAIN)
 		return l5_recvv(q->c, &v, 1, q->flags);
-	if (l5_conn_interrupted(w))
+	if (l5_stream_interrupted(w))
 		return -1;
 	n = syscall(SYS_recvfrom, q->c->fd, q->buf, q->len, q->flags, NULL,
 		    NULL);
@@ -381,10 +381,10 @@ static ssize_t quick_rest(struct l5_wait *w, ssize_t why)
 	return n;
 }
 
-ssize_t l5_recv(struct l5_conn *c, void *buf, size_t len, int flags)
+ssize_t l5_recv(struct l5_stream *c, void *buf, size_t len, int flags)
 {
 	struct iovec v = { .iov_base = buf, .iov_len = io_max(len) };
-	struct l5_map *m = l5_conn_map(c);
+	struct l5_map *m = l5_stream_map(c);
 	struct quick q;
 
 	if (l5_unlikely(!m || !len || flags & ~(MSG_NOSIGNAL | MSG_DONTWAIT)))

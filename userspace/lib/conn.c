@@ -17,7 +17,7 @@
 #include "conn.h"
 #include "mailbox.h"
 
-/* l5_conn.life while a thread of that life is at work on it */
+/* l5_stream.life while a thread of that life is at work on it */
 #define L5_LIFE_BUSY	0x80000000u
 /* Calls at most until rings are tried again that may yet come */
 #define L5_LATER_MAX	64u
@@ -36,7 +36,7 @@ static void kept_init(struct l5_kept *k)
 	pthread_mutexattr_destroy(&attr);
 }
 
-static void conn_wait_set(struct l5_conn *c, struct l5_adapt *a)
+static void conn_wait_set(struct l5_stream *c, struct l5_adapt *a)
 {
 	int spin_us = l5_load(&c->spin_us), yields = l5_load(&c->yields);
 
@@ -45,7 +45,8 @@ static void conn_wait_set(struct l5_conn *c, struct l5_adapt *a)
 }
 
 /* Without its mailbox, which the connection no longer names */
-static void conn_unjoin(struct l5_conn *c, struct l5_mailbox *b, uint32_t byte)
+static void conn_unjoin(struct l5_stream *c, struct l5_mailbox *b,
+			uint32_t byte)
 {
 	if (!b)
 		return;
@@ -55,7 +56,7 @@ static void conn_unjoin(struct l5_conn *c, struct l5_mailbox *b, uint32_t byte)
 }
 
 /* Has it a byte in its mailbox now? The second of attach and map finds it. */
-static void conn_join(struct l5_conn *c)
+static void conn_join(struct l5_stream *c)
 {
 	struct l5_mailbox *b = l5_load(&c->box);
 	struct l5_map *m = l5_load(&c->map);
@@ -70,7 +71,7 @@ static void conn_join(struct l5_conn *c)
  * the next thread would have those of the ring, and both the same ones. No
  * signal handler finds its own thread with the mutexes.
  */
-static bool conn_show(struct l5_conn *c, struct l5_map *m)
+static bool conn_show(struct l5_stream *c, struct l5_map *m)
 {
 	struct l5_sigs sigs;
 	bool shown = false;
@@ -88,7 +89,7 @@ static bool conn_show(struct l5_conn *c, struct l5_map *m)
 	return shown;
 }
 
-static struct l5_map *conn_map_new(struct l5_conn *c)
+static struct l5_map *conn_map_new(struct l5_stream *c)
 {
 	struct l5_map *m = l5_map_new(c->fd);
 
@@ -105,7 +106,7 @@ static struct l5_map *conn_map_new(struct l5_conn *c)
  * tried again, at whatever call, but ever more rarely; a connection that is
  * still connecting is tried at each call.
  */
-static void conn_try(struct l5_conn *c)
+static void conn_try(struct l5_stream *c)
 {
 	uint32_t later = l5_load(&c->laters);
 	int saved = errno, err;
@@ -136,7 +137,7 @@ static void conn_try(struct l5_conn *c)
  * does a signal handler that finds its own thread, and every thread if
  * siglongjmp() took that one away.
  */
-struct l5_map *l5_conn_later(struct l5_conn *c, bool now)
+struct l5_map *l5_stream_later(struct l5_stream *c, bool now)
 {
 	uint32_t later = l5_load(&c->later);
 
@@ -161,9 +162,9 @@ struct conn_old {
  * A child of fork() begins anew, and its rings may yet come.
  *
  * A parent's map may still be looked at by another thread in the caller of
- * l5_conn_settle(), so it is kept until there is one more to be kept.
+ * l5_stream_settle(), so it is kept until there is one more to be kept.
  */
-static void conn_renew(struct l5_conn *c, struct conn_old *old)
+static void conn_renew(struct l5_stream *c, struct conn_old *old)
 {
 	struct l5_map *m = l5_load(&c->map);
 
@@ -189,7 +190,7 @@ static void conn_renew(struct l5_conn *c, struct conn_old *old)
  * at it. Nothing of this is a system call, and no signal handler finds its own
  * thread in it.
  */
-static bool conn_begin(struct l5_conn *c, uint32_t was, uint32_t now)
+static bool conn_begin(struct l5_stream *c, uint32_t was, uint32_t now)
 {
 	struct conn_old old = { };
 	struct l5_sigs sigs;
@@ -217,7 +218,7 @@ static bool conn_begin(struct l5_conn *c, uint32_t was, uint32_t now)
  * In this life of the process nothing was tried: the connection is new, or the
  * process a child of fork().
  */
-struct l5_map *l5_conn_settle(struct l5_conn *c)
+struct l5_map *l5_stream_settle(struct l5_stream *c)
 {
 	uint32_t now, was;
 	int saved = errno;
@@ -230,7 +231,7 @@ struct l5_map *l5_conn_settle(struct l5_conn *c)
 			break;
 	}
 	errno = saved;
-	return l5_conn_later(c, true);
+	return l5_stream_later(c, true);
 }
 
 static long conn_getfl(int fd)
@@ -238,9 +239,9 @@ static long conn_getfl(int fd)
 	return syscall(SYS_fcntl, fd, F_GETFL);
 }
 
-static struct l5_conn *conn_new(int fd, bool nonblock)
+static struct l5_stream *conn_new(int fd, bool nonblock)
 {
-	struct l5_conn *c = calloc(1, sizeof(*c));
+	struct l5_stream *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return NULL;
@@ -253,11 +254,11 @@ static struct l5_conn *conn_new(int fd, bool nonblock)
 	return c;
 }
 
-struct l5_conn *l5_map(int fd)
+struct l5_stream *l5_map(int fd)
 {
 	socklen_t len = sizeof(int);
 	long flags = conn_getfl(fd);
-	struct l5_conn *c;
+	struct l5_stream *c;
 	int type;
 
 	if (flags < 0 || syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type,
@@ -266,14 +267,14 @@ struct l5_conn *l5_map(int fd)
 	c = conn_new(fd, flags & O_NONBLOCK);
 	if (c) {
 		c->later = 1;
-		l5_conn_settle(c);
+		l5_stream_settle(c);
 	}
 	return c;
 }
 
-struct l5_conn *l5_conn_over(int fd, struct l5_map *m)
+struct l5_stream *l5_stream_over(int fd, struct l5_map *m)
 {
-	struct l5_conn *c = conn_new(fd, false);
+	struct l5_stream *c = conn_new(fd, false);
 
 	if (!c)
 		return NULL;
@@ -282,7 +283,7 @@ struct l5_conn *l5_conn_over(int fd, struct l5_map *m)
 	return c;
 }
 
-void l5_unmap(struct l5_conn *c)
+void l5_unmap(struct l5_stream *c)
 {
 	if (!c)
 		return;
@@ -295,18 +296,18 @@ void l5_unmap(struct l5_conn *c)
 	free(c);
 }
 
-int l5_conn_fd(const struct l5_conn *c)
+int l5_stream_fd(const struct l5_stream *c)
 {
 	return c->fd;
 }
 
-bool l5_conn_mapped(struct l5_conn *c)
+bool l5_stream_mapped(struct l5_stream *c)
 {
-	struct l5_map *m = l5_conn_map(c);
+	struct l5_map *m = l5_stream_map(c);
 	int why;
 
 	if (!m && l5_load_acquire(&c->later))
-		m = l5_conn_later(c, true);
+		m = l5_stream_later(c, true);
 	if (m)
 		return true;
 	/* no reason: another thread has it by now */
@@ -317,7 +318,7 @@ bool l5_conn_mapped(struct l5_conn *c)
 	return m;
 }
 
-int l5_mailbox_attach(struct l5_mailbox *b, struct l5_conn *c)
+int l5_mailbox_attach(struct l5_mailbox *b, struct l5_stream *c)
 {
 	struct l5_mailbox *none = NULL;
 
@@ -326,7 +327,7 @@ int l5_mailbox_attach(struct l5_mailbox *b, struct l5_conn *c)
 		return -1;
 	}
 	/* in a child of fork() this ends what a parent attached */
-	l5_conn_map(c);
+	l5_stream_map(c);
 	l5_mailbox_get(b);
 	if (!__atomic_compare_exchange_n(&c->box, &none, b, false,
 					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
@@ -339,13 +340,13 @@ int l5_mailbox_attach(struct l5_mailbox *b, struct l5_conn *c)
 	return 0;
 }
 
-int l5_conn_mailbox(struct l5_conn *c)
+int l5_stream_mailbox(struct l5_stream *c)
 {
-	l5_conn_map(c);
+	l5_stream_map(c);
 	return (int)l5_load_acquire(&c->byte) - 1;
 }
 
-int l5_set_nonblock(struct l5_conn *c, bool on)
+int l5_set_nonblock(struct l5_stream *c, bool on)
 {
 	long flags = conn_getfl(c->fd);
 
@@ -358,7 +359,7 @@ int l5_set_nonblock(struct l5_conn *c, bool on)
 	return 0;
 }
 
-void l5_set_wait(struct l5_conn *c, int spin_us, int yields)
+void l5_set_wait(struct l5_stream *c, int spin_us, int yields)
 {
 	struct l5_map *m;
 
@@ -366,7 +367,7 @@ void l5_set_wait(struct l5_conn *c, int spin_us, int yields)
 	l5_store(&c->spin_us, spin_us < -1 ? -1 : spin_us);
 	/* with conn_try() */
 	l5_mb();
-	m = l5_conn_map(c);
+	m = l5_stream_map(c);
 	if (m) {
 		conn_wait_set(c, &m->tx_adapt);
 		conn_wait_set(c, &m->rx_adapt);

@@ -34,7 +34,7 @@ struct l5_kept {
 };
 
 /**
- * struct l5_conn - a connection
+ * struct l5_stream - a connection
  * @fd: its socket
  * @nonblock: no call blocks
  * @life: of the process, see l5_map_life, that this is of; a child of fork()
@@ -52,7 +52,7 @@ struct l5_kept {
  * @tx: reserved
  * @rx: peeked at
  */
-struct l5_conn {
+struct l5_stream {
 	int fd;
 	bool nonblock;
 	uint32_t life;
@@ -71,37 +71,37 @@ struct l5_conn {
 };
 
 /**
- * l5_conn_over() - a connection of rings that are mapped already, for tests
+ * l5_stream_over() - a connection of rings that are mapped already, for tests
  * @fd: for what the rings cannot say
  * @m: the rings; takes a reference of its own
  *
  * Return: for l5_unmap(), or NULL with errno.
  */
-struct l5_conn *l5_conn_over(int fd, struct l5_map *m);
+struct l5_stream *l5_stream_over(int fd, struct l5_map *m);
 
-/* What l5_conn_map() does in a new life of the process, or for rings to come */
-struct l5_map *l5_conn_settle(struct l5_conn *c);
-struct l5_map *l5_conn_later(struct l5_conn *c, bool now);
+/* What l5_stream_map() does in a new life of the process, or for new rings */
+struct l5_map *l5_stream_settle(struct l5_stream *c);
+struct l5_map *l5_stream_later(struct l5_stream *c, bool now);
 
 /**
- * l5_conn_map() - the rings of a connection
+ * l5_stream_map() - the rings of a connection
  * @c: the connection
  *
  * Return: NULL if there are none, or none yet.
  */
-static inline struct l5_map *l5_conn_map(struct l5_conn *c)
+static inline struct l5_map *l5_stream_map(struct l5_stream *c)
 {
 	struct l5_map *m;
 
 	if (l5_unlikely(l5_load_acquire(&c->life) != l5_load(l5_map_life)))
-		return l5_conn_settle(c);
+		return l5_stream_settle(c);
 	m = l5_load_acquire(&c->map);
 	if (l5_likely(m || !l5_load(&c->later)))
 		return m;
-	return l5_conn_later(c, false);
+	return l5_stream_later(c, false);
 }
 
-static inline bool l5_conn_nonblock(const struct l5_conn *c, int flags)
+static inline bool l5_stream_nonblock(const struct l5_stream *c, int flags)
 {
 	return flags & MSG_DONTWAIT ||
 	       __atomic_load_n(&c->nonblock, __ATOMIC_RELAXED);
@@ -116,15 +116,15 @@ static inline ssize_t l5_try_failed(ssize_t n)
 /* Sleeping, in sleep.c */
 
 /**
- * l5_conn_interrupted() - was l5_interrupt() called since the call began?
+ * l5_stream_interrupted() - was l5_interrupt() called since the call began?
  * @w: the call; then there is nothing to sleep for
  *
  * Return: if so, with errno EINTR.
  */
-bool l5_conn_interrupted(const struct l5_wait *w);
+bool l5_stream_interrupted(const struct l5_wait *w);
 
 /**
- * l5_conn_sleep() - sleep as a blocking call of this direction would
+ * l5_stream_sleep() - sleep as a blocking call of this direction would
  * @c: the connection
  * @events: POLLIN or POLLOUT
  * @start: when the time of the call began, or 0: now
@@ -132,25 +132,26 @@ bool l5_conn_interrupted(const struct l5_wait *w);
  *
  * Return: 0, or -1 with errno.
  */
-int l5_conn_sleep(const struct l5_conn *c, short events, uint64_t start,
-		  uint64_t *end);
+int l5_stream_sleep(const struct l5_stream *c, short events, uint64_t start,
+		    uint64_t *end);
 
 /**
- * l5_conn_lock_sleep() - sleep a while for a lock word that another thread has
+ * l5_stream_lock_sleep() - sleep a while for a lock word of another thread
  * @c: the connection
  * @events: POLLIN or POLLOUT
- * @end: as of l5_conn_sleep()
+ * @end: as of l5_stream_sleep()
  *
  * Or seems to have. Where no ioctl() is allowed it is a nap.
  *
  * Return: 0, or -1 with errno.
  */
-int l5_conn_lock_sleep(const struct l5_conn *c, short events, uint64_t *end);
+int l5_stream_lock_sleep(const struct l5_stream *c, short events,
+			 uint64_t *end);
 
 /**
- * l5_conn_low() - would poll(2) sleep on although there is something to read?
+ * l5_stream_low() - would poll(2) sleep on although there is something to read?
  * @c: the connection
  */
-bool l5_conn_low(const struct l5_conn *c);
+bool l5_stream_low(const struct l5_stream *c);
 
 #endif /* L5_CONN_H */

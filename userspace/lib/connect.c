@@ -80,20 +80,20 @@ int l5_socket(int domain, int flags)
 	return fd;
 }
 
-static struct l5_conn *map_owned(int fd)
+static struct l5_stream *map_owned(int fd)
 {
-	struct l5_conn *c = l5_map(fd);
+	struct l5_stream *c = l5_map(fd);
 
 	if (!c)
 		close_keep(fd);
 	return c;
 }
 
-struct l5_conn *l5_connect_addr(const struct sockaddr *addr, socklen_t len,
-				int flags)
+struct l5_stream *l5_connect_addr(const struct sockaddr *addr, socklen_t len,
+				  int flags)
 {
 	int fd = l5_socket(addr->sa_family, flags & SOCK_CLOEXEC);
-	struct l5_conn *c;
+	struct l5_stream *c;
 
 	if (fd < 0)
 		return NULL;
@@ -167,7 +167,7 @@ static int each_addr(const char *host, const char *port, int passive,
 }
 
 struct connecting {
-	struct l5_conn *conn;
+	struct l5_stream *conn;
 	int flags;
 };
 
@@ -179,7 +179,7 @@ static int use_connect(const struct sockaddr *addr, socklen_t len, void *arg)
 	return c->conn ? 0 : -1;
 }
 
-struct l5_conn *l5_connect(const char *host, const char *port, int flags)
+struct l5_stream *l5_connect(const char *host, const char *port, int flags)
 {
 	struct connecting c = { .flags = flags };
 
@@ -208,20 +208,20 @@ int l5_listen(const char *host, const char *port, int backlog)
 	return each_addr(host, port, 1, use_listen, &backlog);
 }
 
-struct l5_conn *l5_accept(int fd, int flags)
+struct l5_stream *l5_accept(int fd, int flags)
 {
 	int new = syscall(SYS_accept4, fd, NULL, NULL, flags);
 
 	return new < 0 ? NULL : map_owned(new);
 }
 
-int l5_close(struct l5_conn *c)
+int l5_close(struct l5_stream *c)
 {
 	int fd;
 
 	if (!c)
 		return 0;
-	fd = l5_conn_fd(c);
+	fd = l5_stream_fd(c);
 	l5_unmap(c);
 	return syscall(SYS_close, fd);
 }

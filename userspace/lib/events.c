@@ -48,7 +48,7 @@ static short event_look(const struct l5_event *e, bool *ask)
 {
 	const short in = e->events & (POLLIN | POLLRDNORM);
 	const short out = e->events & (POLLOUT | POLLWRNORM);
-	struct l5_map *m = l5_conn_map(e->conn);
+	struct l5_map *m = l5_stream_map(e->conn);
 	unsigned int got;
 
 	if (!m) {
@@ -103,7 +103,7 @@ static bool event_boxed(const struct set *s, int i)
 /* The entry that a byte is about, or NULL */
 static struct l5_event *box_event(const struct set *s, uint32_t byte)
 {
-	struct l5_conn *c = l5_load(&s->box->conn[byte]);
+	struct l5_stream *c = l5_load(&s->box->conn[byte]);
 	uint32_t i = l5_load(&s->box->at[byte]);
 
 	if (!c || i >= (uint32_t)s->n || s->e[i].conn != c ||
@@ -123,7 +123,7 @@ static void set_init(struct set *s)
 		s->e[i].revents = 0;
 		if (!s->e[i].conn)
 			continue;
-		m = l5_conn_map(s->e[i].conn);
+		m = l5_stream_map(s->e[i].conn);
 		if (!m)
 			all = false;
 		else if (!s->adapt)
@@ -331,7 +331,7 @@ static ssize_t set_rest(struct l5_wait *w, ssize_t why)
 	int got;
 
 	(void)why;
-	if (l5_conn_interrupted(w))
+	if (l5_stream_interrupted(w))
 		return -1;
 	ns = set_left(s);
 	t.tv_sec = ns / 1000000000;
@@ -358,7 +358,7 @@ int l5_wait_any(struct l5_event *e, int n, int timeout)
 	return l5_wait_loop(&s.wait, set_attempt, set_wait, set_rest);
 }
 
-int l5_wait(struct l5_conn *c, short events, int timeout)
+int l5_wait(struct l5_stream *c, short events, int timeout)
 {
 	struct l5_event e = { .conn = c, .events = events };
 	int n = l5_wait_any(&e, 1, timeout);

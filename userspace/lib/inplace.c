@@ -59,7 +59,7 @@ static void kept_end(struct l5_kept *k)
  */
 struct keep {
 	struct l5_wait wait;
-	struct l5_conn *c;
+	struct l5_stream *c;
 	struct l5_map *m;
 	union {
 		void **out;
@@ -77,7 +77,7 @@ static ssize_t keep_got(struct keep *k, struct l5_kept *kept, ssize_t n)
 		kept->map = k->m;
 		kept->len = n;
 	} else {
-		k->wait.dontwait = l5_conn_nonblock(k->c, k->flags);
+		k->wait.dontwait = l5_stream_nonblock(k->c, k->flags);
 	}
 	return n;
 }
@@ -95,11 +95,11 @@ static ssize_t keep_rest(struct keep *k, short events, ssize_t why)
 	if (w->dontwait)
 		return l5_try_failed(L5_TRY_AGAIN);
 	if (why == L5_TRY_BUSY)
-		return l5_conn_lock_sleep(k->c, events, &k->end) ?
+		return l5_stream_lock_sleep(k->c, events, &k->end) ?
 		       -1 : L5_TRY_AGAIN;
-	if (l5_conn_interrupted(w))
+	if (l5_stream_interrupted(w))
 		return -1;
-	err = l5_conn_sleep(k->c, events, w->vain ? w->start : 0, &k->end);
+	err = l5_stream_sleep(k->c, events, w->vain ? w->start : 0, &k->end);
 	if (w->vain)
 		l5_adapt_woke(events == POLLIN ? &k->m->rx_adapt :
 						 &k->m->tx_adapt, w->start);
@@ -146,7 +146,7 @@ static ssize_t peek_rest(struct l5_wait *w, ssize_t why)
 	return keep_rest(l5_call_of(w, struct keep), POLLIN, why);
 }
 
-ssize_t l5_reserve(struct l5_conn *c, void **p, size_t len, int flags)
+ssize_t l5_reserve(struct l5_stream *c, void **p, size_t len, int flags)
 {
 	struct keep k = { .c = c, .p.out = p, .want = len, .flags = flags };
 	ssize_t n;
@@ -159,7 +159,7 @@ ssize_t l5_reserve(struct l5_conn *c, void **p, size_t len, int flags)
 		len = L5_BOUNCE;
 	l5_wait_begin(&k.wait);
 	for (;;) {
-		k.m = l5_conn_map(c);
+		k.m = l5_stream_map(c);
 		n = k.m ? l5_wait_loop(&k.wait, reserve_attempt, reserve_look,
 				       reserve_rest) : 0;
 		if (n)
@@ -177,9 +177,9 @@ ssize_t l5_reserve(struct l5_conn *c, void **p, size_t len, int flags)
 	return len;
 }
 
-ssize_t l5_commit(struct l5_conn *c, size_t len)
+ssize_t l5_commit(struct l5_stream *c, size_t len)
 {
-	struct l5_map *m = l5_conn_map(c);
+	struct l5_map *m = l5_stream_map(c);
 	ssize_t n = len, done = 0;
 
 	/* nor can a child use what its parent reserved */
@@ -204,7 +204,7 @@ ssize_t l5_commit(struct l5_conn *c, size_t len)
 	return done ? done : n;
 }
 
-ssize_t l5_peek(struct l5_conn *c, const void **p, int flags)
+ssize_t l5_peek(struct l5_stream *c, const void **p, int flags)
 {
 	struct keep k = { .c = c, .p.in = p, .flags = flags };
 	ssize_t n;
@@ -215,7 +215,7 @@ ssize_t l5_peek(struct l5_conn *c, const void **p, int flags)
 	}
 	l5_wait_begin(&k.wait);
 	for (;;) {
-		k.m = l5_conn_map(c);
+		k.m = l5_stream_map(c);
 		n = k.m ? l5_wait_loop(&k.wait, peek_attempt, peek_look,
 				       peek_rest) : 0;
 		if (n)
@@ -237,9 +237,9 @@ ssize_t l5_peek(struct l5_conn *c, const void **p, int flags)
 	return n;
 }
 
-int l5_release(struct l5_conn *c, size_t len)
+int l5_release(struct l5_stream *c, size_t len)
 {
-	struct l5_map *m = l5_conn_map(c);
+	struct l5_map *m = l5_stream_map(c);
 	ssize_t n = 0;
 
 	if (len > c->rx.len || !c->rx.len) {

@@ -21,8 +21,11 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-/* A connection; the socket below it stays one and can be used as such. */
-struct l5_conn;
+/*
+ * A connection, as a program of this library has it. The socket below it stays
+ * one and can be used as such.
+ */
+struct l5_stream;
 
 /* The mailbox of a listening socket */
 struct l5_mailbox;
@@ -34,7 +37,7 @@ struct l5_mailbox;
  * @revents: what came of it, as poll(2) would say
  */
 struct l5_event {
-	struct l5_conn *conn;
+	struct l5_stream *conn;
 	short events;
 	short revents;
 };
@@ -70,7 +73,7 @@ int l5_listen(const char *host, const char *port, int backlog);
  *
  * Return: a connection for l5_close(), or NULL with errno.
  */
-struct l5_conn *l5_connect(const char *host, const char *port, int flags);
+struct l5_stream *l5_connect(const char *host, const char *port, int flags);
 
 /**
  * l5_connect_addr() - make a socket, connect it to an address and map it
@@ -80,8 +83,8 @@ struct l5_conn *l5_connect(const char *host, const char *port, int flags);
  *
  * Return: as l5_connect().
  */
-struct l5_conn *l5_connect_addr(const struct sockaddr *addr, socklen_t len,
-				int flags);
+struct l5_stream *l5_connect_addr(const struct sockaddr *addr, socklen_t len,
+				  int flags);
 
 /**
  * l5_accept() - accept and map a connection
@@ -90,7 +93,7 @@ struct l5_conn *l5_connect_addr(const struct sockaddr *addr, socklen_t len,
  *
  * Return: a connection for l5_close(), or NULL with errno.
  */
-struct l5_conn *l5_accept(int fd, int flags);
+struct l5_stream *l5_accept(int fd, int flags);
 
 /**
  * l5_map() - use a connected stream socket by rings where it can be
@@ -103,13 +106,13 @@ struct l5_conn *l5_accept(int fd, int flags);
  * Return: a connection for l5_unmap(), or NULL with errno: EBADF, ENOTSOCK,
  * ENOMEM. That the rings cannot be mapped is no error.
  */
-struct l5_conn *l5_map(int fd);
+struct l5_stream *l5_map(int fd);
 
 /**
  * l5_unmap() - the end of l5_map(); the socket stays open
  * @c: not used in any other thread, may be NULL
  */
-void l5_unmap(struct l5_conn *c);
+void l5_unmap(struct l5_stream *c);
 
 /**
  * l5_close() - l5_unmap() and close(2)
@@ -117,19 +120,19 @@ void l5_unmap(struct l5_conn *c);
  *
  * Return: 0, or -1 with errno.
  */
-int l5_close(struct l5_conn *c);
+int l5_close(struct l5_stream *c);
 
 /**
- * l5_conn_fd() - the socket
+ * l5_stream_fd() - the socket
  * @c: the connection
  *
  * Good for all system calls, also between the calls of this library; not to be
  * closed or replaced by dup2(2) before l5_unmap().
  */
-int l5_conn_fd(const struct l5_conn *c);
+int l5_stream_fd(const struct l5_stream *c);
 
 /**
- * l5_conn_mapped() - do its bytes go by rings that this process has mapped?
+ * l5_stream_mapped() - do its bytes go by rings that this process has mapped?
  * @c: the connection
  *
  * Tries to map it if that is not settled.
@@ -138,7 +141,7 @@ int l5_conn_fd(const struct l5_conn *c);
  * connection, or another thread is mapping it; ENOTCONN if it is not connected
  * yet; EOPNOTSUPP, ENOMEM or another if it stays with system calls.
  */
-bool l5_conn_mapped(struct l5_conn *c);
+bool l5_stream_mapped(struct l5_stream *c);
 
 /**
  * l5_set_nonblock() - should calls wait?
@@ -150,7 +153,7 @@ bool l5_conn_mapped(struct l5_conn *c);
  *
  * Return: 0, or -1 with errno.
  */
-int l5_set_nonblock(struct l5_conn *c, bool on);
+int l5_set_nonblock(struct l5_stream *c, bool on);
 
 /**
  * l5_set_wait() - how to wait before sleeping
@@ -160,7 +163,7 @@ int l5_set_nonblock(struct l5_conn *c, bool on);
  *
  * The default is the environment's L5_SPIN_US and L5_YIELDS, or -1 and -1.
  */
-void l5_set_wait(struct l5_conn *c, int spin_us, int yields);
+void l5_set_wait(struct l5_stream *c, int spin_us, int yields);
 
 /**
  * l5_send() - as send(2)
@@ -172,7 +175,7 @@ void l5_set_wait(struct l5_conn *c, int spin_us, int yields);
  * Return: as send(2); EDEADLK in a signal handler that interrupted a send of
  * its own thread, EPROTO if the peer broke the rings' protocol.
  */
-ssize_t l5_send(struct l5_conn *c, const void *buf, size_t len, int flags);
+ssize_t l5_send(struct l5_stream *c, const void *buf, size_t len, int flags);
 
 /**
  * l5_recv() - as recv(2)
@@ -183,7 +186,7 @@ ssize_t l5_send(struct l5_conn *c, const void *buf, size_t len, int flags);
  *
  * Return: as recv(2), and as l5_send().
  */
-ssize_t l5_recv(struct l5_conn *c, void *buf, size_t len, int flags);
+ssize_t l5_recv(struct l5_stream *c, void *buf, size_t len, int flags);
 
 /**
  * l5_sendv() - l5_send() from several buffers
@@ -194,7 +197,8 @@ ssize_t l5_recv(struct l5_conn *c, void *buf, size_t len, int flags);
  *
  * Return: as l5_send().
  */
-ssize_t l5_sendv(struct l5_conn *c, const struct iovec *iov, int n, int flags);
+ssize_t l5_sendv(struct l5_stream *c, const struct iovec *iov, int n,
+		 int flags);
 
 /**
  * l5_recvv() - l5_recv() into several buffers
@@ -205,7 +209,8 @@ ssize_t l5_sendv(struct l5_conn *c, const struct iovec *iov, int n, int flags);
  *
  * Return: as l5_recv().
  */
-ssize_t l5_recvv(struct l5_conn *c, const struct iovec *iov, int n, int flags);
+ssize_t l5_recvv(struct l5_stream *c, const struct iovec *iov, int n,
+		 int flags);
 
 /**
  * l5_reserve() - get memory that the peer will read
@@ -219,7 +224,7 @@ ssize_t l5_recvv(struct l5_conn *c, const struct iovec *iov, int n, int flags);
  *
  * Return: bytes at @p, from 1 to @len, or -1 with errno.
  */
-ssize_t l5_reserve(struct l5_conn *c, void **p, size_t len, int flags);
+ssize_t l5_reserve(struct l5_stream *c, void **p, size_t len, int flags);
 
 /**
  * l5_commit() - send what was written to the reserved memory
@@ -228,7 +233,7 @@ ssize_t l5_reserve(struct l5_conn *c, void **p, size_t len, int flags);
  *
  * Return: @len; or if the connection is not mapped, what send(2) says.
  */
-ssize_t l5_commit(struct l5_conn *c, size_t len);
+ssize_t l5_commit(struct l5_stream *c, size_t len);
 
 /**
  * l5_peek() - look at received bytes where they are
@@ -241,7 +246,7 @@ ssize_t l5_commit(struct l5_conn *c, size_t len);
  * Return: how many lie at @p; 0 at the end of the stream; -1 with errno.
  * Only after a positive one l5_release() has to follow.
  */
-ssize_t l5_peek(struct l5_conn *c, const void **p, int flags);
+ssize_t l5_peek(struct l5_stream *c, const void **p, int flags);
 
 /**
  * l5_release() - be done with received bytes
@@ -250,7 +255,7 @@ ssize_t l5_peek(struct l5_conn *c, const void **p, int flags);
  *
  * Return: 0, or -1 with errno.
  */
-int l5_release(struct l5_conn *c, size_t len);
+int l5_release(struct l5_stream *c, size_t len);
 
 /**
  * l5_wait() - wait until something can be done
@@ -260,7 +265,7 @@ int l5_release(struct l5_conn *c, size_t len);
  *
  * Return: as poll(2)'s revents, 0 after @timeout, -1 with errno.
  */
-int l5_wait(struct l5_conn *c, short events, int timeout);
+int l5_wait(struct l5_stream *c, short events, int timeout);
 
 /**
  * l5_wait_any() - wait until something can be done with any of several
@@ -317,15 +322,15 @@ void l5_mailbox_close(struct l5_mailbox *b);
  * Return: 0, or -1 with errno: EBUSY if it was attached before, EINVAL if @b
  * is a parent's.
  */
-int l5_mailbox_attach(struct l5_mailbox *b, struct l5_conn *c);
+int l5_mailbox_attach(struct l5_mailbox *b, struct l5_stream *c);
 
 /**
- * l5_conn_mailbox() - the number of a connection's byte
+ * l5_stream_mailbox() - the number of a connection's byte
  * @c: the connection
  *
  * Return: from 0 on, or -1: it has no byte in a mailbox, or none yet.
  */
-int l5_conn_mailbox(struct l5_conn *c);
+int l5_stream_mailbox(struct l5_stream *c);
 
 /**
  * l5_mailbox_poll() - which connections have something new?
@@ -340,7 +345,7 @@ int l5_conn_mailbox(struct l5_conn *c);
  *
  * Return: how many, or -1 with errno.
  */
-int l5_mailbox_poll(struct l5_mailbox *b, struct l5_conn **ready, int max);
+int l5_mailbox_poll(struct l5_mailbox *b, struct l5_stream **ready, int max);
 
 #pragma GCC visibility pop
 

@@ -236,9 +236,9 @@ void l5_mailbox_close(struct l5_mailbox *b)
 		l5_mailbox_put(b);
 }
 
-bool l5_mailbox_join(struct l5_mailbox *b, struct l5_conn *c, uint32_t i)
+bool l5_mailbox_join(struct l5_mailbox *b, struct l5_stream *c, uint32_t i)
 {
-	struct l5_conn *old = NULL;
+	struct l5_stream *old = NULL;
 	uint32_t lines = l5_load(&b->lines);
 	const uint32_t want = i / L5_MAILBOX_LINE + 1;
 
@@ -257,7 +257,7 @@ bool l5_mailbox_join(struct l5_mailbox *b, struct l5_conn *c, uint32_t i)
 	return true;
 }
 
-void l5_mailbox_leave(struct l5_mailbox *b, struct l5_conn *c, uint32_t i)
+void l5_mailbox_leave(struct l5_mailbox *b, struct l5_stream *c, uint32_t i)
 {
 	__atomic_compare_exchange_n(&b->conn[i], &c, NULL, false,
 				    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
@@ -265,11 +265,11 @@ void l5_mailbox_leave(struct l5_mailbox *b, struct l5_conn *c, uint32_t i)
 
 /* Those of the bytes from @from on and before @end that are set */
 static int poll_part(struct l5_mailbox *b, uint32_t from, uint32_t end,
-		     struct l5_conn **ready, int max)
+		     struct l5_stream **ready, int max)
 {
 	const unsigned int lines = l5_load(&b->lines);
 	unsigned int line = from / L5_MAILBOX_LINE;
-	struct l5_conn *c;
+	struct l5_stream *c;
 	uint64_t mask;
 	uint32_t i;
 	int n = 0;
@@ -296,7 +296,7 @@ static int poll_part(struct l5_mailbox *b, uint32_t from, uint32_t end,
 	return n;
 }
 
-int l5_mailbox_poll(struct l5_mailbox *b, struct l5_conn **ready, int max)
+int l5_mailbox_poll(struct l5_mailbox *b, struct l5_stream **ready, int max)
 {
 	uint32_t turn = l5_load(&b->turn) % b->size;
 	int n;

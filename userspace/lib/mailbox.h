@@ -32,7 +32,7 @@
 
 #include "map.h"
 
-struct l5_conn;
+struct l5_stream;
 
 /* Bytes that are looked at together, a bit for each in a mask */
 #define L5_MAILBOX_LINE		64u
@@ -80,7 +80,7 @@ struct l5_mailbox {
 	int ref;
 	bool mapped;
 	uint32_t *at;
-	struct l5_conn *conn[];
+	struct l5_stream *conn[];
 };
 
 /**
@@ -104,10 +104,10 @@ void l5_mailbox_put(struct l5_mailbox *b);
  *
  * Return: true, or false if there is another connection that has it.
  */
-bool l5_mailbox_join(struct l5_mailbox *b, struct l5_conn *c, uint32_t i);
+bool l5_mailbox_join(struct l5_mailbox *b, struct l5_stream *c, uint32_t i);
 
 /* The connection has the byte no more */
-void l5_mailbox_leave(struct l5_mailbox *b, struct l5_conn *c, uint32_t i);
+void l5_mailbox_leave(struct l5_mailbox *b, struct l5_stream *c, uint32_t i);
 
 /* Was it mapped in this process, or in a parent? */
 static inline bool l5_mailbox_mine(const struct l5_mailbox *b)

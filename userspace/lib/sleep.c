@@ -16,8 +16,8 @@
  * What is left of a call's time-out that began at @start, ns; *@end: when it is
  * over, 0 if that was not asked yet.
  */
-static uint64_t conn_left(const struct l5_conn *c, short events, uint64_t start,
-			  uint64_t *end)
+static uint64_t conn_left(const struct l5_stream *c, short events,
+			  uint64_t start, uint64_t *end)
 {
 	uint64_t now = l5_map_now();
 	struct timeval tv = { 0 };
@@ -38,8 +38,8 @@ static struct timespec spec_of(uint64_t ns)
 	return (struct timespec){ ns / 1000000000, ns % 1000000000 };
 }
 
-int l5_conn_sleep(const struct l5_conn *c, short events, uint64_t start,
-		  uint64_t *end)
+int l5_stream_sleep(const struct l5_stream *c, short events, uint64_t start,
+		    uint64_t *end)
 {
 	struct pollfd p = { .fd = c->fd, .events = events };
 	uint64_t left = conn_left(c, events, start, end);
@@ -52,7 +52,8 @@ int l5_conn_sleep(const struct l5_conn *c, short events, uint64_t start,
 	return n > 0 ? 0 : -1;
 }
 
-int l5_conn_lock_sleep(const struct l5_conn *c, short events, uint64_t *end)
+int l5_stream_lock_sleep(const struct l5_stream *c, short events,
+			 uint64_t *end)
 {
 	struct timespec t = spec_of(1000000);
 
@@ -67,7 +68,7 @@ int l5_conn_lock_sleep(const struct l5_conn *c, short events, uint64_t *end)
 	return syscall(SYS_ppoll, NULL, 0, &t, NULL, 0) < 0 ? -1 : 0;
 }
 
-bool l5_conn_low(const struct l5_conn *c)
+bool l5_stream_low(const struct l5_stream *c)
 {
 	socklen_t len = sizeof(int);
 	int low = 1;
@@ -76,7 +77,7 @@ bool l5_conn_low(const struct l5_conn *c)
 	return low > 1;
 }
 
-bool l5_conn_interrupted(const struct l5_wait *w)
+bool l5_stream_interrupted(const struct l5_wait *w)
 {
 	if (!l5_signal_ends(w->seen, l5_signals))
 		return false;
