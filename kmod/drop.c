@@ -17,8 +17,8 @@
  *   - each place that had a page is empty from now on, and each user of a place
  *     copes with that: a reader finds no record there, a writer writes to
  *     nobody, as it would had its peer closed a moment later;
- *   - a look at a page is under rcu_read_lock_sched(), and pages are given back
- *     after a grace period;
+ *   - a look at a page is one of RCU's readers, of either kind, and pages are
+ *     given back after a grace period;
  *   - a copy, which may sleep, says in tx_copy or rx_copy of its end which
  *     page it has, while it is still in that section. So after the grace
  *     period it is known which pages are in use, and no other page will be.

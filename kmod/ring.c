@@ -7,6 +7,9 @@
  * too. A task that moves them holds that direction's lock word (lock.c), loads
  * them, checks them as a copy and works with the copy. All else that the kernel
  * reads from memory it shares is read once and checked.
+ *
+ * A look at pages is a few instructions, so it is one of RCU's readers by
+ * having preemption off: that costs less than rcu_read_lock(), which is a call.
  */
 #include <linux/uio.h>
 
