@@ -6,7 +6,7 @@ import os
 import re
 import signal
 
-from harness import free_port, random_file, sha, wait_until
+from harness import children, free_port, random_file, sha, wait_until
 
 BIG = 1 << 20
 REQUESTS, CLIENTS = 200, 4
@@ -83,18 +83,13 @@ def session(s):
     ab('ab -k', '-k')
     ab('ab')
     # New children, while the old ones still have requests to answer.
-    old = set(processes(server.pid))
+    old = children(server.pid)
     server.send_signal(signal.SIGUSR1)
-    wait_until(lambda: set(processes(server.pid)) - old, 'new children')
+    wait_until(lambda: children(server.pid) - old, 'new children')
     out['after a reload'] = curl(f'{url}/small')
     out['SIGTERM'] = s.stop(server)
     s.nobody('apache2')
     return out
-
-
-def processes(pid):
-    with open(f'/proc/{pid}/task/{pid}/children') as f:
-        return f.read().split()
 
 
 def run(t):

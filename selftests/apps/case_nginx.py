@@ -5,8 +5,8 @@ import re
 import shutil
 import signal
 
-from harness import (free_port, listening, random_file, sha, sha_file,
-                     wait_until)
+from harness import (children, free_port, listening, random_file, sha,
+                     sha_file, wait_until)
 
 BIG = 8 << 20
 WORKERS = 2
@@ -64,14 +64,6 @@ def pid_of(s, name='nginx.pid'):
             return int(f.read())
     except (FileNotFoundError, ValueError):
         return None
-
-
-def children(pid):
-    try:
-        with open(f'/proc/{pid}/task/{pid}/children') as f:
-            return set(map(int, f.read().split()))
-    except FileNotFoundError:
-        return set()
 
 
 def gone(pid):

@@ -10,6 +10,7 @@ it. A case may have run(t) instead and do everything itself.
 """
 import ctypes
 import errno
+import glob
 import os
 import pwd
 import re
@@ -130,11 +131,15 @@ def sha_file(path):
         return sha(f.read())
 
 
-def children():
-    out = []
-    for task in os.listdir('/proc/self/task'):
-        with open(f'/proc/self/task/{task}/children') as f:
-            out += map(int, f.read().split())
+def children(pid='self'):
+    """Those of a process, ours without a pid; it and its threads may end."""
+    out = set()
+    for path in glob.glob(f'/proc/{pid}/task/*/children'):
+        try:
+            with open(path) as f:
+                out.update(map(int, f.read().split()))
+        except (FileNotFoundError, ProcessLookupError):
+            pass
     return out
 
 
