@@ -314,14 +314,19 @@ TEST_F_TIMEOUT(map_revoke, unread_before_the_end, 120)
 TEST_F_TIMEOUT(map_revoke, both_closed, 120)
 {
 	struct mapping a, b;
+	__u64 seen;
 
 	ASSERT_EQ(0, mapping_open(&a, self->fd[0]));
 	ASSERT_EQ(0, mapping_open(&b, self->fd[1]));
 	l5_store((__u64 *)a.tx + 16, 0x1234);
 	EXPECT_EQ(0x1234, l5_load((__u64 *)b.rx + 16));
 	close(self->fd[0]);
+	/* seen by the peer, unless the pages have been given back by then */
 	l5_store((__u64 *)a.tx + 16, 0x2345);
-	EXPECT_EQ(0x2345, l5_load((__u64 *)b.rx + 16));
+	seen = l5_load((__u64 *)b.rx + 16);
+	EXPECT_TRUE(seen == 0x2345 || seen == 0x1234 || !seen) {
+		TH_LOG("%#llx", (unsigned long long)seen);
+	}
 	close(self->fd[1]);
 	self->fd[0] = -1;
 	self->fd[1] = -1;
