@@ -133,6 +133,8 @@ def sha_file(path):
 
 def children(pid='self'):
     """Those of a process, ours without a pid; it and its threads may end."""
+    if not os.path.exists('/proc/thread-self/children'):
+        raise OSError('this kernel lacks CONFIG_PROC_CHILDREN')
     out = set()
     for path in glob.glob(f'/proc/{pid}/task/*/children'):
         try:
