@@ -314,19 +314,28 @@ TEST_F_TIMEOUT(map_revoke, unread_before_the_end, 120)
 TEST_F_TIMEOUT(map_revoke, both_closed, 120)
 {
 	struct mapping a, b;
-	__u64 seen;
+	__u64 n = 0x2345, was = 0x1234, seen;
 
 	ASSERT_EQ(0, mapping_open(&a, self->fd[0]));
 	ASSERT_EQ(0, mapping_open(&b, self->fd[1]));
 	l5_store((__u64 *)a.tx + 16, 0x1234);
 	EXPECT_EQ(0x1234, l5_load((__u64 *)b.rx + 16));
 	close(self->fd[0]);
-	/* seen by the peer, unless the pages have been given back by then */
-	l5_store((__u64 *)a.tx + 16, 0x2345);
-	seen = l5_load((__u64 *)b.rx + 16);
-	EXPECT_TRUE(seen == 0x2345 || seen == 0x1234 || !seen) {
-		TH_LOG("%#llx", (unsigned long long)seen);
+	/* the peer sees what is written until the pages are given back */
+	EXPECT_TRUE(UNTIL(({
+		l5_store((__u64 *)a.tx + 16, ++n);
+		seen = l5_load((__u64 *)b.rx + 16);
+		if (seen == n)
+			was = n;
+		seen != n;
+	})));
+	EXPECT_TRUE(!seen || seen == was) {
+		TH_LOG("%#llx, and last %#llx", (unsigned long long)seen,
+		       (unsigned long long)was);
 	}
+	/* and then no more */
+	l5_store((__u64 *)a.tx + 16, ++n);
+	EXPECT_NE(n, l5_load((__u64 *)b.rx + 16));
 	close(self->fd[1]);
 	self->fd[0] = -1;
 	self->fd[1] = -1;
