@@ -145,7 +145,12 @@ TEST_F_TIMEOUT(map_lock, unlocked_in_silence, 120)
 			}
 			_exit(send(self->fd[0], b, 100, 0) != 100);
 		}
-		usleep(k / 2 ? 200000 : 20000);
+		ASSERT_TRUE(UNTIL(l5_load(&m.own->tx_lock) &
+				  L5_LOCK_WAITERS));
+		ASSERT_TRUE(l5_wait_asleep(pid));
+		/* in its first nap, or in a later one */
+		if (k / 2)
+			usleep(200000);
 		l5_store(&m.own->tx_lock, 0);
 		status = l5_reap(pid);
 		EXPECT_EQ(0, status) {
@@ -319,18 +324,18 @@ TEST_F_TIMEOUT(map_lock_small, fin_waits_for_the_lock, 120)
 	struct mapping m = { 0 };
 	char text[8] = "";
 	pid_t sender, closer;
-	int ready[2];
+	int ready[2], go[2];
 
 	ASSERT_EQ(0, pipe(ready));
+	ASSERT_EQ(0, pipe(go));
+	catch_signal(SIGUSR1, SA_RESTART);
 	sender = fork();
 	if (!sender) {
 		if (mapping_open(&m, self->fd[0]) ||
 		    mapping_lock(&m, L5_LOCK_TX) != 1 ||
 		    l5_prod_load(&m.prod, m.own, m.peer) ||
-		    write(ready[1], "", 1) != 1)
+		    write(ready[1], "", 1) != 1 || read(go[0], text, 1) != 1)
 			_exit(1);
-		/* far beyond the signal for the closer */
-		usleep(300000);
 		l5_prod_publish(&m.prod, m.own, mapping_slot(&m, m.prod.tail),
 				mapping_slot(&m, m.prod.tail + 16), 5);
 		mapping_unlock(&m, L5_LOCK_TX);
@@ -339,10 +344,13 @@ TEST_F_TIMEOUT(map_lock_small, fin_waits_for_the_lock, 120)
 	}
 	ASSERT_EQ(1, read(ready[0], text, 1));
 	closer = fork();
-	if (!closer) {
-		alarm_in(20000, SA_RESTART);
+	if (!closer)
 		_exit(shutdown(self->fd[0], SHUT_WR) != 0);
-	}
+	ASSERT_TRUE(l5_wait_asleep(closer));
+	ASSERT_EQ(0, kill(closer, SIGUSR1));
+	/* asleep again, or done if the signal was enough to end the wait */
+	l5_wait_asleep(closer);
+	ASSERT_EQ(1, write(go[1], "", 1));
 	EXPECT_EQ(5, recv(self->fd[1], text, sizeof(text), 0));
 	EXPECT_EQ(0, recv(self->fd[1], text, sizeof(text), 0));
 	EXPECT_EQ(0, l5_reap(sender));

@@ -350,16 +350,23 @@ TEST_F_TIMEOUT(map_memory, no_memory, 300)
 TEST_F_TIMEOUT(map_memory, module_stays, 120)
 {
 	struct mapping m[2];
+	long long had;
 	int e;
 
 	ASSERT_EQ(0, mapping_open(&m[0], self->fd[0]));
 	ASSERT_EQ(0, mapping_open(&m[1], self->fd[1]));
+	had = l5_references();
 	for (e = 0; e < 2; e++) {
 		close(self->fd[e]);
 		self->fd[e] = -1;
 	}
-	/* the sockets themselves end a little later */
-	usleep(300000);
+	/*
+	 * The sockets themselves end a little later. Each has two references,
+	 * one of its struct socket and one of its struct sock.
+	 */
+	EXPECT_TRUE(UNTIL(l5_references() <= had - 4)) {
+		TH_LOG("%lld, %lld with sockets", l5_references(), had);
+	}
 	EXPECT_LT(0, l5_references());
 	EXPECT_EQ(-1, syscall(SYS_delete_module, "af_l5", O_NONBLOCK));
 	EXPECT_EQ(EWOULDBLOCK, errno);
