@@ -239,7 +239,8 @@ TEST_F_TIMEOUT(map_death, at_every_step, 600)
 		if (!other)
 			_exit(survivor(self->fd[0], at, mapped, sh));
 		if (waits) {
-			usleep(30000);
+			/* or it has ended, if nothing is held */
+			l5_wait_asleep(other);
 			if (held)
 				EXPECT_EQ(0, l5_load(&sh->result)) {
 					TH_LOG("%s: did not wait",
@@ -381,7 +382,7 @@ TEST_F_TIMEOUT(map_death, holder_unmaps, 300)
 		if (!other)
 			_exit(survivor(self->fd[0], at, mapped, sh));
 		if (k & 1)
-			usleep(10000);
+			ASSERT_TRUE(l5_wait_asleep(other));
 		l5_store_release(&sh->go, 1);
 		status = l5_reap(other);
 		EXPECT_EQ(0, status) {

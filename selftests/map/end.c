@@ -104,6 +104,7 @@ TEST_F_TIMEOUT(map_end, ends_are_seen, 300)
 				_exit(0);
 			}
 			close(z);
+			/* a time in which nothing may be told */
 			usleep(10000);
 			EXPECT_EQ(0, l5_load(&m.state->flags) &
 				  (L5_MAP_TX_ASK | L5_MAP_RX_ASK));
