@@ -184,9 +184,8 @@ int feed(int fd, size_t len, uint64_t pos);
 void await(int fd, int n);
 
 /*
- * Wait until all packets that were sent over loopback have arrived, and their
- * answers, and what these caused, but not what only a timer sends. Not to be
- * called between when_asleep() and the call that is to sleep.
+ * l5_settle() where there is a network: AF_UNIX has nothing under way. Not to
+ * be called between when_asleep() and the call that is to sleep.
  */
 void settle(struct ctx *c);
 

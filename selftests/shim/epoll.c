@@ -18,6 +18,7 @@
 
 #include "epoll.h"
 #include "hole.h"
+#include "settle.h"
 
 /* What a sequence of steps saw. */
 struct log {
@@ -45,10 +46,21 @@ __attribute__((constructor(101))) static void ask(void)
 }
 #endif
 
-/* Give the other end's network time. */
+#ifndef SHIM_ASK
+/* By then the library asks the kernel again about what had an event lately. */
+#define COLD_US	20000
+#endif
+
+/*
+ * Let all that was sent arrive, and make the library look anew, by user space
+ * alone if that is what this program is about.
+ */
 static void settle(void)
 {
-	usleep(20000);
+	l5_settle();
+#ifdef COLD_US
+	usleep(COLD_US);
+#endif
 }
 
 static int by_data(const void *a, const void *b)
