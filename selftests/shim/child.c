@@ -17,10 +17,12 @@ extern char **environ;
 /* Clears all flags of its standard input. */
 #define CLEARS	"python3 -c 'import fcntl; fcntl.fcntl(0, fcntl.F_SETFL, 0)'"
 
+/* Once the first thread, which tests run in, sleeps. */
 static void *late(void *arg)
 {
-	usleep(300000);
-	return write(*(int *)arg, "l", 1) == 1 ? NULL : "write";
+	if (!l5_wait_asleep(getpid()) || write(*(int *)arg, "l", 1) != 1)
+		return "write";
+	return NULL;
 }
 
 /* A read that finds nothing waits for what comes. */
