@@ -680,9 +680,10 @@ SCENARIO(sigio)
 	want_io(c, "SIGIO for the end");
 	R(ioctl(c->a, FIOASYNC, &zero));
 	N(!!(fcntl(c->a, F_GETFL) & O_ASYNC));
-	usleep(20000);
+	settle(c);
 	io_seen = 0;
 	close(c->b);
+	/* a time in which no signal may come */
 	usleep(50000);
 	N(io_seen);
 }

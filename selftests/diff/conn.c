@@ -674,7 +674,7 @@ SCENARIO(closed_before_accept)
 	OK(connect(s, SA(&c->la), c->la.len));
 	R(send(s, "early", 5, 0));
 	close(s);
-	usleep(20000);
+	settle(c);
 	a = OK(accept(l, NULL, NULL));
 	P(a, POLLIN | POLLRDHUP);
 	n = R(recv(a, buf, sizeof(buf), 0));

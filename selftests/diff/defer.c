@@ -12,7 +12,7 @@ SCENARIO_ON(tcp, defer_accept)
 
 	R(setsockopt(l, IPPROTO_TCP, TCP_DEFER_ACCEPT, &v, sizeof(v)));
 	R(connect(s, SA(&c->la), c->la.len));
-	usleep(30000);
+	settle(c);
 	P(l, 0);
 	R(send(s, "now", 3, 0));
 	P(l, POLLIN);

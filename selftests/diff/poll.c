@@ -340,7 +340,7 @@ SCENARIO(epoll_edge_out)
 	E1(ep);
 	E(ep);
 	fill(c, c->a);
-	usleep(10000);
+	settle(c);
 	E(ep);
 	E(ep);
 	N(empty(c->b) == filled);
@@ -556,11 +556,13 @@ SCENARIO(epoll_threads_edge)
 	OK(send(c->b, "x", 1, 0));
 	for (i = 0; i < 2000 && !woken; i++)
 		usleep(1000);
+	/* a time in which no other may be woken */
 	usleep(50000);
 	N(woken);
 	OK(send(c->b, "x", 1, 0));
 	for (i = 0; i < 2000 && woken < 2; i++)
 		usleep(1000);
+	/* nor here */
 	usleep(50000);
 	N(woken);
 }

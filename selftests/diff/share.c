@@ -54,6 +54,7 @@ SCENARIO(fork_parent_closes)
 	pair(c);
 	pid = beside(c, child_echoes_once);
 	close(c->a);
+	/* a time in which no end may come */
 	usleep(10000);
 	P(c->b, 0);
 	R(send(c->b, "abc", 3, 0));
@@ -200,6 +201,7 @@ SCENARIO(passed_and_dropped)
 	OK(socketpair(AF_UNIX, SOCK_STREAM, 0, through));
 	R(pass(through[0], c->a));
 	close(c->a);
+	/* a time in which no end may come */
 	usleep(5000);
 	P(c->b, 0);
 	R(send(c->b, "x", 1, 0));
