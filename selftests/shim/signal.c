@@ -200,19 +200,19 @@ static bool signal_in_call(enum kind kind, enum call call, int flags,
 {
 	struct waiter w = { .call = call, .kind = kind, .timed = timed };
 	bool ends;
+	pid_t tid;
 
 	log[0] = '\0';
 	set_handler(SIGUSR1, on_signal, flags);
 	atomic_store(&handled, 0);
 	if (!shim_pair(kind, &w.a, &w.b) || !shim_warm(w.a, w.b))
 		return false;
-	if (pthread_create(&w.th, NULL, waiter_main, &w) ||
-	    !L5_UNTIL(atomic_load(&w.ready) >= 1, 60000)) {
+	tid = l5_thread_start(&w.th, NULL, waiter_main, &w);
+	if (tid < 0 || !L5_UNTIL(atomic_load(&w.ready) >= 1, 60000)) {
 		snprintf(log, size, "%s: not ready", call_name[call]);
 		return false;
 	}
-	usleep(100000);
-	if (atomic_load(&w.ready) == 2) {
+	if (!l5_wait_asleep(tid) || atomic_load(&w.ready) == 2) {
 		snprintf(log, size, "%s: did not wait: %zd, %s",
 			 call_name[call], w.ret, strerror(w.error));
 		return false;
@@ -379,8 +379,7 @@ SHIM_TEST(servers_stop)
 				ASSERT_EQ(1, write(a, "x", 1));
 				ASSERT_EQ(1, read(a, &c, 1));
 			}
-			/* until it looks again */
-			usleep(50000);
+			ASSERT_TRUE(l5_wait_asleep(pid));
 			kill(pid, SIGTERM);
 			for (i = 0; i < 1000; i++) {
 				got = waitpid(pid, &status, WNOHANG);
@@ -407,6 +406,7 @@ SHIM_TEST(blocked)
 {
 	struct waiter w = { .call = READ };
 	sigset_t set;
+	pid_t tid;
 
 	set_handler(SIGUSR1, on_signal, 0);
 	atomic_store(&handled, 0);
@@ -414,9 +414,10 @@ SHIM_TEST(blocked)
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
-	ASSERT_EQ(0, pthread_create(&w.th, NULL, waiter_main, &w));
+	tid = l5_thread_start(&w.th, NULL, waiter_main, &w);
+	ASSERT_LT(0, tid);
 	ASSERT_TRUE(L5_UNTIL(atomic_load(&w.ready) >= 1, 30000));
-	usleep(100000);
+	ASSERT_TRUE(l5_wait_asleep(tid));
 	pthread_kill(w.th, SIGUSR1);
 	EXPECT_FALSE(L5_UNTIL(atomic_load(&w.ready) >= 2, 1500));
 	EXPECT_EQ(0, atomic_load(&handled));
@@ -528,18 +529,19 @@ static void compare_masked(struct __test_metadata *_metadata, bool pending,
 		{ .kind = TCP, .pending = pending, .ms = ms },
 		{ .kind = L5, .pending = pending, .ms = ms },
 	};
+	pid_t tid;
 	int k, i;
 
 	set_handler(SIGUSR1, on_signal, SA_RESTART);
 	for (k = 0; k < 2; k++) {
 		atomic_store(&handled, 0);
-		ASSERT_EQ(0, pthread_create(&m[k].th, NULL, masked_main,
-					    &m[k]));
+		tid = l5_thread_start(&m[k].th, NULL, masked_main, &m[k]);
+		ASSERT_LT(0, tid);
 		for (i = 1; !pending && i <= (int)ARRAY_SIZE(masked_calls);
 		     i++) {
 			ASSERT_TRUE(L5_UNTIL(atomic_load(&m[k].calls) >= i,
 					     60000));
-			usleep(100000);
+			ASSERT_TRUE(l5_wait_asleep(tid));
 			pthread_kill(m[k].th, SIGUSR1);
 		}
 		pthread_join(m[k].th, NULL);

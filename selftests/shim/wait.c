@@ -174,7 +174,7 @@ SHIM_TEST(signals_and_timeouts)
 	struct epoll_event ev = { .events = EPOLLIN };
 	int a, b, ep = epoll_create1(0), how, i;
 	struct timespec ts = { 0, 100000000 };
-	sigset_t set, none = { 0 };
+	sigset_t set, now, none = { 0 };
 	struct pollfd p;
 	int64_t start;
 
@@ -211,8 +211,8 @@ SHIM_TEST(signals_and_timeouts)
 	sigaddset(&set, SIGALRM);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	alarm_every(1000);
-	usleep(20000);
 	/* however many there were, one is pending */
+	ASSERT_TRUE(L5_UNTIL(!sigpending(&now) && !sigisemptyset(&now), 10000));
 	alarm_off();
 	ASSERT_EQ(0, caught);
 	ASSERT_EQ(-1, epoll_pwait(ep, &ev, 1, 1000, &none));
