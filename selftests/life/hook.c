@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/inet_diag.h>
+#include <linux/membarrier.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/tcp.h>
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -180,6 +182,16 @@ static void reuse_memory(void)
 }
 
 /*
+ * How many sockets of TCP over IPv6 has the kernel memory for, once it has
+ * given back pages that hold none?
+ */
+static long long v6_objects(void)
+{
+	sh("echo 1 >/sys/kernel/slab/TCPv6/shrink");
+	return l5_number("/sys/kernel/slab/TCPv6/objects");
+}
+
+/*
  * Children of IPv4 of a listener that was one of IPv6 once. The kernel leaves
  * them a pointer into that listener, so they are closed once its memory has
  * become something else.
@@ -188,6 +200,7 @@ TEST_F_TIMEOUT(life_hook, addrform_child_outlives, 100)
 {
 	int fd[OUTLIVERS], s[OUTLIVERS], c, i, peer, port, family = AF_INET;
 	struct addr to = addr_parse("127.0.0.1:0");
+	long long had = l5_references(), objects = v6_objects();
 
 	for (i = 0; i < OUTLIVERS; i++) {
 		fd[i] = mapped(i & 1, &peer);
@@ -206,15 +219,14 @@ TEST_F_TIMEOUT(life_hook, addrform_child_outlives, 100)
 	}
 	for (i = 0; i < OUTLIVERS; i++)
 		close(fd[i]);
-	/* twice a grace period, then the pages go */
-	for (i = 0; i < 5; i++) {
-		usleep(300000);
-		sh("echo 1 >/sys/kernel/slab/TCPv6/shrink 2>/dev/null || true");
-	}
+	EXPECT_TRUE(L5_UNTIL(v6_objects() <= objects, 30000 * l5_slow()));
+	/* the pages go behind a grace period; in the next one they have gone */
+	for (i = 0; i < 2; i++)
+		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 	reuse_memory();
 	for (i = 0; i < OUTLIVERS; i++)
 		close(s[i]);
-	usleep(300000);
+	EXPECT_TRUE(l5_comes_back(l5_references, 0, had, 30000 * l5_slow()));
 }
 
 #ifndef IPV6_FLOWLABEL_MGR
