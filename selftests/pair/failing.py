@@ -24,9 +24,8 @@ def flood(t, server, steps=(), way='block'):
                                 'info'], before=[f'way={way}'])
     c = t.other(server).step(f'way={way}', f'connect={server.at(port)}', MOVED,
                              'say=moved', 'flood', *steps, 'info')
-    s.line('moved')
-    c.line('moved')
-    time.sleep(0.5)
+    s.line('flows')
+    c.line('flows')
     return s, c
 
 
@@ -100,13 +99,10 @@ def killed(t):
                 ('eof', 'ECONNRESET'), f'a receiver that waits, {way}',
                 repr(s))
     # Unread bytes at a close are a reset, as TCP has it.
-    s, port = t.listen(t.a, ['accept', MOVED, 'hold', 'close'])
+    s, port = t.listen(t.a, ['accept', MOVED, 'unread=50k', 'close'])
     c = t.b.step(f'connect={t.a.at(port)}', MOVED, 'put=50k', 'say=put',
                  'drain', 'break')
     c.line('put')
-    # until it has come; later is as good
-    time.sleep(0.3)
-    s.tell()
     c.finish()
     s.finish()
     t.check(s.code == 0 and c.code == 0 and
@@ -337,8 +333,7 @@ def lost(t):
                 c.tell()
                 c.line('put')
                 s.tell()
-                # the call is to wait by now; later is as good
-                time.sleep(0.5 * SLOW)
+                s.asleep()
                 c.tell()
                 c.finish()
             lose(t, text, m, s, act)
@@ -362,11 +357,11 @@ def cuts_late(t, m, *steps):
                             'hold', *steps)
         c.line('sends')
         # in one call, which the peer's buffer does not let come back
-        time.sleep(SLOW)
+        c.asleep()
     finally:
         m.sh(PASS)
     s.line('moving')
-    # until it, too, is allowed to
+    # until it, too, is allowed to; it is in a call, and nobody else can tell
     time.sleep(SLOW)
     return s, c, port
 

@@ -123,6 +123,19 @@ class Local:
     def kill(self, number, sig):
         self.processes[number].child.send_signal(sig)
 
+    def asleep(self, number, timeout):
+        """Does its first thread come to sleep?"""
+        end = time.monotonic() + timeout
+        seen = 0
+        while seen < 5 and time.monotonic() < end:
+            stat = self.read(f'/proc/{self.processes[number].child.pid}/stat')
+            state = stat.rpartition(')')[2].split()[0] if stat else 'X'
+            if state in 'ZX':
+                return False
+            seen = seen + 1 if state in 'SD' else 0
+            time.sleep(0.01)
+        return seen == 5
+
     def ends(self, number, timeout):
         """Does it end? If not, where are its threads?"""
         p = self.processes[number]
@@ -268,6 +281,11 @@ class Running:
             kind = Hangs if self.code is None else Failed
             raise kind(f'{self.machine.name} did not say {text!r}: {self!r}')
         return line
+
+    def asleep(self, timeout=WAIT):
+        if not self.machine.do.asleep(self.number, timeout=timeout):
+            self.finish(timeout=0.1)
+            raise Failed(f'{self.machine.name} does not sleep: {self!r}')
 
     def tell(self, text='\n'):
         self.machine.do.tell(self.number, text)

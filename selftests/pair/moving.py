@@ -130,12 +130,15 @@ def wire(t):
                      'eof')
         s.line('moved')
         c.line('moved')
-        tcpdump = f'exec tcpdump -i eth0 -nn -l -U udp port 4791 or port {port}'
+        # what has come before the last packet, to port 4792, is seen by then
+        tcpdump = ('exec tcpdump -i eth0 -nn -l -U udp port 4791 or '
+                   f'udp port 4792 or port {port}')
         d = Running(t.a, ['bash', '-c', tcpdump])
         d.line('listening on')
         c.tell()
         c.line('over')
-        time.sleep(1)
+        t.b.sh(f'echo over >/dev/udp/{t.a.address}/4792')
+        d.line('.4792')
         d.kill(2)
         d.finish()
         for p in (c, s):

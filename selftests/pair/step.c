@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -157,20 +158,30 @@ static bool told(int ms)
 	return true;
 }
 
+/* Bytes each way after which both ends are busy */
+#define FLOWS	(512 << 10)
+
 /*
  * Both directions without end, until it fails or a line comes on standard
- * input. A failed connection is no failure of this program; silence is.
+ * input; says so once bytes flow. A failed connection is no failure of this
+ * program; silence is.
  */
 static void flood(struct end *e)
 {
 	pthread_t s, r;
-	bool s_up = true, r_up = true;
+	uint64_t tx = l5_load(&e->tx.at), rx = l5_load(&e->rx.at);
+	bool s_up = true, r_up = true, flows = false;
 
 	finish = false;
 	if (pthread_create(&s, NULL, flood_send, e) ||
 	    pthread_create(&r, NULL, duplex_recv, e))
 		die(e, "no thread");
 	while (s_up || r_up) {
+		if (!flows && l5_load(&e->tx.at) - tx >= FLOWS &&
+		    l5_load(&e->rx.at) - rx >= FLOWS) {
+			flows = true;
+			say("flows");
+		}
 		if (!finish && told(20))
 			finish = true;
 		else if (finish)
@@ -240,6 +251,21 @@ static void until_moving(struct end *e, const char *v)
 			return;
 		if (l5_now_ms() > until)
 			die(e, "state is still %u", r.state);
+		usleep(1000);
+	}
+}
+
+/* Until so many bytes are there to be read. */
+static void unread(struct end *e, const char *v)
+{
+	int64_t until = l5_now_ms() + LONG_MS;
+	int want = number(e, v), have = 0;
+
+	while (have < want) {
+		if (ioctl(e->fd, FIONREAD, &have))
+			die(e, "FIONREAD: %s", name_of(errno));
+		if (l5_now_ms() > until)
+			die(e, "%d of %d bytes come", have, want);
 		usleep(1000);
 	}
 }
@@ -590,6 +616,8 @@ static void do_step(struct end *e, const char *s)
 		until_moved(e, v);
 	} else if (is(s, "moving", &v)) {
 		until_moving(e, v);
+	} else if (is(s, "unread", &v)) {
+		unread(e, v);
 	} else if (is(s, "stays", &v)) {
 		stays(e, v);
 	} else if (is(s, "settled", &v)) {
