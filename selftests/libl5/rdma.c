@@ -290,6 +290,7 @@ TEST_F_TIMEOUT(libl5_rdma, child, 200)
 struct flood {
 	struct l5_stream *c;
 	int way;
+	int calls;
 	int64_t ended;
 };
 
@@ -299,7 +300,8 @@ static void *flood_send(void *arg)
 	struct flood *f = arg;
 
 	while (send_way(f->c, f->way, buf, sizeof(buf)) > 0)
-		;
+		__atomic_store_n(&f->calls, f->calls + 1,
+				 __ATOMIC_RELAXED);
 	f->ended = l5_now_ms();
 	return NULL;
 }
@@ -310,9 +312,15 @@ static void *flood_recv(void *arg)
 	uint8_t buf[30000];
 
 	while (recv_way(f->c, f->way, buf, sizeof(buf)) > 0)
-		;
+		__atomic_store_n(&f->calls, f->calls + 1,
+				 __ATOMIC_RELAXED);
 	f->ended = l5_now_ms();
 	return NULL;
+}
+
+static int calls_of(struct flood *f)
+{
+	return __atomic_load_n(&f->calls, __ATOMIC_RELAXED);
 }
 
 static void killed(struct __test_metadata *_metadata, struct l5_stream *c,
@@ -336,7 +344,9 @@ static void killed(struct __test_metadata *_metadata, struct l5_stream *c,
 	l5_close(s);
 	pthread_create(&t[0], NULL, flood_send, &f[0]);
 	pthread_create(&t[1], NULL, flood_recv, &f[1]);
-	usleep(300000);
+	/* both directions are busy, or one is full */
+	ASSERT_TRUE(L5_UNTIL(calls_of(&f[0]) >= (reads ? 8 : 1) &&
+			     calls_of(&f[1]) >= 8, 20000 * l5_slow()));
 	ASSERT_EQ(0, f[0].ended);
 	ASSERT_EQ(0, f[1].ended);
 	kill(pid, SIGKILL);

@@ -60,11 +60,11 @@ static void *serve(void *arg)
 
 	s->bad = !refuse(SYS_ioctl, s->refused);
 	for (i = 0; !s->bad && i < ROUNDS; i++) {
-		/* late: the client that asked is asleep */
-		if (!(i % 16))
-			usleep(2000);
-		s->bad = l5_recv(s->c, b, 1, 0) != 1 ||
-			 l5_send(s->c, b, 1, 0) != 1;
+		s->bad = l5_recv(s->c, b, 1, 0) != 1;
+		/* the client that asked is asleep */
+		if (!s->bad && !(i % 16))
+			s->bad = !l5_wait_asleep(getpid());
+		s->bad = s->bad || l5_send(s->c, b, 1, 0) != 1;
 	}
 	while (!s->bad && pos < STREAM) {
 		usleep(500);

@@ -70,6 +70,13 @@ def moves(t, text, server=None):
     return t.exact(text, s, c)
 
 
+def has_address(m):
+    """Wait until a new RDMA device has the machine's address."""
+    m.sh('for i in $(seq 300); do '
+         'grep -qs "ffff:[^0]" /sys/class/infiniband/*/ports/1/gids/* && exit; '
+         'sleep .1; done; exit 1')
+
+
 @case(150)
 def killed(t):
     """kill -9 of either process under traffic."""
@@ -184,7 +191,6 @@ def silent(t):
     Running(t.b, ['bash', '-c', f'sleep .5; ip link set eth0 down; '
                   f'sleep {30 * SLOW}; ip link set eth0 up'])
     start = time.monotonic()
-    time.sleep(1)
     for p, name in waiting:
         if p.machine is t.a:
             p.finish(timeout=25 * SLOW)
@@ -267,7 +273,7 @@ def device(t):
         for x in (t.a, t.b):
             x.sysctl('rdma_ms', 20000)
             x.sysctl('rdma_memo_s', 0)
-        time.sleep(1)
+        has_address(m)
         moves(t, f'{m.name}: a new listener on the new device', m)
         moves(t, f'{m.name}: a new client on the new device', o)
         for port, name in ((port1, 'its own address'), (port2, 'any')):
@@ -447,7 +453,7 @@ def unload(t):
     over(t, 'rdma_rxe ' + ('gone' if gone else 'stays'), s, c)
     if gone:
         t.b.sh('modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0')
-        time.sleep(1)
+        has_address(t.b)
         moves(t, 'with a new rdma_rxe')
 
 
