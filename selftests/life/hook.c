@@ -196,7 +196,7 @@ static long long v6_objects(void)
  * them a pointer into that listener, so they are closed once its memory has
  * become something else.
  */
-TEST_F_TIMEOUT(life_hook, addrform_child_outlives, 100)
+TEST_F_TIMEOUT(life_hook, addrform_child_outlives, 400)
 {
 	int fd[OUTLIVERS], s[OUTLIVERS], c, i, peer, port, family = AF_INET;
 	struct addr to = addr_parse("127.0.0.1:0");
