@@ -7,8 +7,8 @@
  * call can undo that, and FOLL_FORCE respects it. Pages are there before mmap()
  * returns and stay until the last mapping is gone, so there is no SIGBUS.
  *
- * Page tables are filled by faults alone, a whole region by the first of them,
- * and under map_lock: by then the vma can be found from the file, so that
+ * Page tables are filled by faults alone, some pages by each, and under
+ * map_lock: by then the vma can be found from the file, so that
  * l5_map_revoke(), which takes pages back, finds all that was ever filled. A
  * fault that comes later gets a page that no other process has, and again no
  * SIGBUS.
@@ -29,6 +29,7 @@
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
+#include <linux/pagemap.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -46,10 +47,6 @@
 #include "ring.h"
 #include "transport.h"
 #include "watch.h"
-
-/* Positions in the pseudo file, in pages */
-#define L5_REGION_SHIFT		(32 - PAGE_SHIFT)
-#define L5_REGION(off)		((unsigned int)((off) >> 32))
 
 static int l5_mapper_release(struct inode *inode, struct file *file)
 {
@@ -156,40 +153,66 @@ static struct l5_mapper *l5_mapper_get(struct l5_sock *l5)
 	return m;
 }
 
-/*
- * The page at a place of the pseudo file. Rings are whole by now, unless pages
- * have been given back; the data repeats after its size.
+/**
+ * struct l5_place - what is at a place of the pseudo file
+ * @kind: of the area
+ * @ring: the end that writes it, NULL if it is no ring
+ * @index: of the page there
  */
-static struct page *l5_map_page(struct l5_conn *conn, int end, pgoff_t pgoff)
-{
-	struct l5_end *own = &conn->end[end], *peer = &conn->end[!end];
-	u64 off = (u64)pgoff << PAGE_SHIFT;
-	u32 place = (u32)off >> PAGE_SHIFT;
+struct l5_place {
+	u32 kind;
+	struct l5_end *ring;
+	u32 index;
+};
 
-	switch (L5_REGION(off)) {
-	case L5_REGION(L5_MMAP_OWN):
-		return virt_to_page(own->ctrl);
-	case L5_REGION(L5_MMAP_PEER):
-		return virt_to_page(peer->ctrl);
-	case L5_REGION(L5_MMAP_STATE):
-		return virt_to_page(own->state);
-	case L5_REGION(L5_MMAP_TX):
-		return own->pages[place & ((own->size >> PAGE_SHIFT) - 1)];
-	case L5_REGION(L5_MMAP_RX):
-		return peer->pages[place & ((peer->size >> PAGE_SHIFT) - 1)];
-	default:
-		return NULL;
-	}
+/* Rings repeat after their size. */
+static struct l5_place l5_place_ring(u32 kind, struct l5_end *ring, u64 place)
+{
+	return (struct l5_place){
+		.kind = kind,
+		.ring = ring,
+		.index = place & ((ring->size >> PAGE_SHIFT) - 1),
+	};
 }
 
-/* The ring that a region shows, if it is one. */
-static struct l5_end *l5_map_ring(struct l5_mapper *m, unsigned int region)
+static struct l5_place l5_map_at(const struct l5_mapper *m, pgoff_t pgoff)
 {
-	if (region == L5_REGION(L5_MMAP_TX))
-		return &m->conn->end[m->end];
-	if (region == L5_REGION(L5_MMAP_RX))
-		return &m->conn->end[!m->end];
-	return NULL;
+	struct l5_end *own = &m->conn->end[m->end];
+	struct l5_end *peer = &m->conn->end[!m->end];
+
+	if (pgoff >= L5_MMAP_RX >> PAGE_SHIFT)
+		return l5_place_ring(L5_AREA_RX, peer,
+				     pgoff - (L5_MMAP_RX >> PAGE_SHIFT));
+	if (pgoff >= L5_MMAP_STATE >> PAGE_SHIFT)
+		return (struct l5_place){ .kind = L5_AREA_STATE };
+	if (pgoff >= L5_MMAP_PEER >> PAGE_SHIFT)
+		return (struct l5_place){ .kind = L5_AREA_PEER };
+	if (pgoff >= L5_MMAP_TX >> PAGE_SHIFT)
+		return l5_place_ring(L5_AREA_TX, own,
+				     pgoff - (L5_MMAP_TX >> PAGE_SHIFT));
+	return (struct l5_place){ .kind = L5_AREA_CTRL };
+}
+
+/*
+ * The page there, of an end that is not revoked: after that there may be no
+ * rings any more. NULL if pages have been given back.
+ */
+static struct page *l5_map_page(const struct l5_mapper *m,
+				const struct l5_place *p)
+{
+	const struct l5_end *own = &m->conn->end[m->end];
+	const struct l5_end *peer = &m->conn->end[!m->end];
+
+	switch (p->kind) {
+	case L5_AREA_CTRL:
+		return virt_to_page(own->ctrl);
+	case L5_AREA_PEER:
+		return virt_to_page(peer->ctrl);
+	case L5_AREA_STATE:
+		return virt_to_page(own->state);
+	default:
+		return p->ring->pages ? p->ring->pages[p->index] : NULL;
+	}
 }
 
 /*
@@ -197,53 +220,78 @@ static struct l5_end *l5_map_ring(struct l5_mapper *m, unsigned int region)
  * the pages that are left, and what is written goes nowhere.
  */
 static vm_fault_t l5_map_fill_dropped(struct vm_fault *vmf, struct l5_mapper *m,
-				      const struct l5_end *ring)
+				      const struct l5_place *p)
 {
-	struct page *page;
+	struct page *page = l5_map_page(m, p);
 
-	if (ring == &m->conn->end[m->end])
+	if (p->kind == L5_AREA_TX)
 		return l5_view_scratch(&m->view, vmf, 2);
 	/* a ring that was never written has no pages at all */
-	page = ring->pages ? l5_map_page(m->conn, m->end, vmf->pgoff) : NULL;
 	return page ? l5_view_page(vmf, page) :
 		      l5_view_scratch(&m->view, vmf, 0);
 }
 
+/* Bytes that a fault fills in, as far as they are in one mapping */
+#define L5_MAP_AROUND	(16 * PAGE_SIZE)
+
+/* Fill from @addr on what lies side by side. Return: bytes, 0 if not. */
+static unsigned long l5_map_fill_part(struct vm_area_struct *vma,
+				      struct l5_mapper *m, unsigned long addr,
+				      unsigned long end)
+{
+	struct l5_place p = l5_map_at(m, linear_page_index(vma, addr));
+	unsigned long num, left;
+
+	if (!p.ring)
+		return vm_insert_page(vma, addr, l5_map_page(m, &p)) ?
+		       0 : PAGE_SIZE;
+	if (p.ring->dropped)
+		return 0;
+	num = min_t(unsigned long, (end - addr) >> PAGE_SHIFT,
+		    (p.ring->size >> PAGE_SHIFT) - p.index);
+	left = num;
+	if (vm_insert_pages(vma, addr, p.ring->pages + p.index, &left))
+		return 0;
+	return num << PAGE_SHIFT;
+}
+
 /*
- * Fill a region, as a whole if no page is there yet. Pages that are there
- * already stop that: another thread was first, or parts were dropped
- * (MADV_DONTNEED).
+ * Fill in what is around the place of a fault, if no page is there yet. Pages
+ * that are there already stop that: another thread was first, or parts were
+ * dropped (MADV_DONTNEED).
  */
 static vm_fault_t l5_map_fill(struct vm_fault *vmf, struct l5_mapper *m)
 {
-	struct l5_end *ring = l5_map_ring(m, vmf->pgoff >> L5_REGION_SHIFT);
+	struct l5_place p = l5_map_at(m, vmf->pgoff);
 	struct vm_area_struct *vma = vmf->vma;
-	unsigned long addr = vma->vm_start, num;
-	int err = 0;
+	unsigned long addr, end, part;
 
-	if (ring && ring->dropped)
-		return l5_map_fill_dropped(vmf, m, ring);
-	for (; ring && addr < vma->vm_end && !err; addr += ring->size) {
-		num = ring->size >> PAGE_SHIFT;
-		err = vm_insert_pages(vma, addr, ring->pages, &num);
+	if (p.ring && p.ring->dropped)
+		return l5_map_fill_dropped(vmf, m, &p);
+	addr = max(vma->vm_start, vmf->address & ~(L5_MAP_AROUND - 1));
+	end = min(vma->vm_end, (vmf->address | (L5_MAP_AROUND - 1)) + 1);
+	for (; addr < end; addr += part) {
+		part = l5_map_fill_part(vma, m, addr, end);
+		if (!part)
+			return l5_view_page(vmf, l5_map_page(m, &p));
 	}
-	if (ring && !err)
-		return VM_FAULT_NOPAGE;
-	return l5_view_page(vmf, l5_map_page(m->conn, m->end, vmf->pgoff));
+	return VM_FAULT_NOPAGE;
 }
 
 /* Stand in for what was taken back. Pages that only the kernel writes stay. */
 static vm_fault_t l5_map_fill_gone(struct vm_fault *vmf, struct l5_mapper *m)
 {
-	switch (vmf->pgoff >> L5_REGION_SHIFT) {
-	case L5_REGION(L5_MMAP_STATE):
-		return l5_map_fill(vmf, m);
-	case L5_REGION(L5_MMAP_OWN):
+	struct l5_place p = l5_map_at(m, vmf->pgoff);
+
+	switch (p.kind) {
+	case L5_AREA_STATE:
+		return l5_view_page(vmf, l5_map_page(m, &p));
+	case L5_AREA_CTRL:
 		return l5_view_scratch(&m->view, vmf, 1);
-	case L5_REGION(L5_MMAP_TX):
+	case L5_AREA_TX:
 		return l5_view_scratch(&m->view, vmf, 2);
 	default:
-		/* these regions cannot be written */
+		/* these areas cannot be written */
 		return l5_view_scratch(&m->view, vmf, 0);
 	}
 }
@@ -343,77 +391,6 @@ static int l5_map_able(struct l5_sock *l5)
 	}
 }
 
-/**
- * l5_mmap() - map a region of a connection
- * @file: the socket's
- * @sock: the socket
- * @vma: where, and at its offset what the caller wants: L5_MMAP_*
- *
- * Context: mmap_lock held for writing.
- * Return: 0, -ENOTCONN, also if the connection was revoked, -EOPNOTSUPP without
- * rings or to a 32-bit program, -EINVAL if there is no such region or length or
- * without MAP_SHARED, -EACCES for a region that cannot be written or run,
- * -ENOMEM.
- */
-int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma)
-{
-	unsigned long len = vma->vm_end - vma->vm_start, flags = VM_MAYEXEC;
-	u64 off = (u64)vma->vm_pgoff << PAGE_SHIFT;
-	struct l5_sock *l5 = l5_sk(sock->sk);
-	struct l5_end *ring = NULL;
-	struct l5_mapper *m;
-	bool writable;
-	int err;
-
-	if (in_compat_syscall())
-		return -EOPNOTSUPP;
-	if (off == L5_MMAP_MAILBOX)
-		return l5_transport_mailbox_mmap(l5, vma);
-	err = l5_map_able(l5);
-	if (err)
-		return err;
-	if (l5->bops->gone && l5->bops->gone(l5))
-		return -ENOTCONN;
-	switch (off) {
-	case L5_MMAP_OWN:
-		writable = true;
-		break;
-	case L5_MMAP_PEER:
-	case L5_MMAP_STATE:
-		writable = false;
-		break;
-	case L5_MMAP_TX:
-		writable = true;
-		ring = l5_own(l5);
-		break;
-	case L5_MMAP_RX:
-		writable = false;
-		ring = l5_peer(l5);
-		break;
-	default:
-		return -EINVAL;
-	}
-	if (!(vma->vm_flags & VM_SHARED))
-		return -EINVAL;
-	if (ring ? len != ring->size && len != 2UL * ring->size :
-		   len != PAGE_SIZE)
-		return -EINVAL;
-	if (vma->vm_flags & VM_EXEC ||
-	    (vma->vm_flags & VM_WRITE && !writable))
-		return -EACCES;
-	if (!writable)
-		flags |= VM_MAYWRITE;
-
-	err = l5_map_prepare(l5);
-	if (err)
-		return err;
-	m = l5_mapper_get(l5);
-	if (IS_ERR(m))
-		return PTR_ERR(m);
-	l5_map_place(vma, &m->view, &l5_map_ops, flags);
-	return 0;
-}
-
 /* Most areas that a socket may have */
 #define L5_AREAS	5
 
@@ -426,7 +403,10 @@ static void l5_map_area(struct l5_area *a, u32 kind, u64 offset, u64 length,
 	a->access = access;
 }
 
-/* The areas of a socket with rings, or of a listener. Return: how many. */
+/*
+ * The areas of a socket with rings, or of a listener, by their offsets. Return:
+ * how many.
+ */
 static u32 l5_map_areas(struct l5_sock *l5, struct l5_area *a)
 {
 	const u32 rw = L5_AREA_READ | L5_AREA_WRITE;
@@ -438,14 +418,93 @@ static u32 l5_map_areas(struct l5_sock *l5, struct l5_area *a)
 		return 1;
 	}
 	l5_map_area(a++, L5_AREA_CTRL, L5_MMAP_OWN, PAGE_SIZE, rw);
+	l5_map_area(a++, L5_AREA_TX, L5_MMAP_TX, l5_own(l5)->size,
+		    rw | L5_AREA_TWICE);
 	l5_map_area(a++, L5_AREA_PEER, L5_MMAP_PEER, PAGE_SIZE, L5_AREA_READ);
 	l5_map_area(a++, L5_AREA_STATE, L5_MMAP_STATE, PAGE_SIZE,
 		    L5_AREA_READ);
-	l5_map_area(a++, L5_AREA_TX, L5_MMAP_TX, l5_own(l5)->size,
-		    rw | L5_AREA_TWICE);
 	l5_map_area(a++, L5_AREA_RX, L5_MMAP_RX, l5_peer(l5)->size,
 		    L5_AREA_READ | L5_AREA_TWICE);
 	return L5_AREAS;
+}
+
+/*
+ * Are these bytes of the pseudo file whole areas, side by side? The last one
+ * that is to be mapped twice may be mapped once.
+ *
+ * Return: L5_AREA_* that all of them have, or -EINVAL.
+ */
+static int l5_map_run(struct l5_sock *l5, u64 at, u64 len)
+{
+	struct l5_area areas[L5_AREAS];
+	u32 n = l5_map_areas(l5, areas), access = ~0, i;
+	u64 part;
+
+	for (i = 0; i < n && len; i++) {
+		const struct l5_area *a = &areas[i];
+
+		if (a->offset != at)
+			continue;
+		part = a->length;
+		if (a->access & L5_AREA_TWICE && len != part)
+			part *= 2;
+		if (len < part)
+			break;
+		access &= a->access;
+		at += part;
+		len -= part;
+	}
+	return len ? -EINVAL : access & (L5_AREA_READ | L5_AREA_WRITE);
+}
+
+/**
+ * l5_mmap() - map areas of a connection that lie side by side
+ * @file: the socket's
+ * @sock: the socket
+ * @vma: where, and at its offset what the caller wants: L5_MMAP_*
+ *
+ * Context: mmap_lock held for writing.
+ * Return: 0, -ENOTCONN, also if the connection was revoked, -EOPNOTSUPP without
+ * rings or to a 32-bit program, -EINVAL if these are no areas or not whole ones
+ * or without MAP_SHARED, -EACCES if one of them cannot be written, or if they
+ * are to be run, -ENOMEM.
+ */
+int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma)
+{
+	unsigned long len = vma->vm_end - vma->vm_start, flags = VM_MAYEXEC;
+	u64 off = (u64)vma->vm_pgoff << PAGE_SHIFT;
+	struct l5_sock *l5 = l5_sk(sock->sk);
+	struct l5_mapper *m;
+	int err, access;
+
+	if (in_compat_syscall())
+		return -EOPNOTSUPP;
+	if (off == L5_MMAP_MAILBOX)
+		return l5_transport_mailbox_mmap(l5, vma);
+	err = l5_map_able(l5);
+	if (err)
+		return err;
+	if (l5->bops->gone && l5->bops->gone(l5))
+		return -ENOTCONN;
+	access = l5_map_run(l5, off, len);
+	if (access < 0)
+		return access;
+	if (!(vma->vm_flags & VM_SHARED))
+		return -EINVAL;
+	if (vma->vm_flags & VM_EXEC ||
+	    (vma->vm_flags & VM_WRITE && !(access & L5_AREA_WRITE)))
+		return -EACCES;
+	if (!(access & L5_AREA_WRITE))
+		flags |= VM_MAYWRITE;
+
+	err = l5_map_prepare(l5);
+	if (err)
+		return err;
+	m = l5_mapper_get(l5);
+	if (IS_ERR(m))
+		return PTR_ERR(m);
+	l5_map_place(vma, &m->view, &l5_map_ops, flags);
+	return 0;
 }
 
 static void l5_map_info_fill(struct l5_sock *l5, struct l5_map_info *info)

@@ -93,7 +93,7 @@ vm_fault_t l5_view_page(struct vm_fault *vmf, struct page *page)
  * @view: the view
  * @vmf: the fault
  * @which: which page of the view's, less than L5_SCRATCH_PAGES; a page that can
- *	be written is not to be one that another region shows
+ *	be written is not to be one that another area shows
  *
  * Context: as l5_view_zap().
  * Return: the result of the fault.

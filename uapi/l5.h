@@ -224,6 +224,8 @@ enum l5_rdma_state {
  * The memory of a connection carried by rings is mapped from its socket,
  * MAP_SHARED, in areas that L5_IOC_MAP_INFO tells of. An area that only the
  * peer or the kernel writes is PROT_READ alone and cannot become anything else.
+ * Areas that lie side by side in the file may be mapped by one call: that is
+ * cheaper, and a process may have only so many mappings.
  * The errors of mmap(): ENOTCONN if the socket is not connected, closed or
  * revoked; EOPNOTSUPP if the bootstrap carries the connection, and for 32-bit
  * programs, which cannot load a cursor at once; ENOMEM if there is no memory

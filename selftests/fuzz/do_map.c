@@ -98,6 +98,21 @@ static long place(unsigned int m, unsigned int slot, uint32_t region,
 	return 0;
 }
 
+/* What can be mapped, from 1: own, peer, state, tx, rx, mailbox */
+enum { OWN = 1, PEER, STATE, TX, RX, MAILBOX };
+
+static const struct {
+	uint64_t offset;
+	int prot;
+} areas[] = {
+	[OWN] = { L5_MMAP_OWN, PROT_READ | PROT_WRITE },
+	[PEER] = { L5_MMAP_PEER, PROT_READ },
+	[STATE] = { L5_MMAP_STATE, PROT_READ },
+	[TX] = { L5_MMAP_TX, PROT_READ | PROT_WRITE },
+	[RX] = { L5_MMAP_RX, PROT_READ },
+	[MAILBOX] = { L5_MMAP_MAILBOX, PROT_READ | PROT_WRITE },
+};
+
 /* 0 if the socket has no rings, or none that can be mapped */
 static size_t ring_size(int fd, uint32_t region)
 {
@@ -105,21 +120,25 @@ static size_t ring_size(int fd, uint32_t region)
 
 	if (ioctl(fd, L5_IOC_MAP_INFO, &info))
 		return 0;
-	if (region == L5_MMAP_TX >> 32)
+	if (region == TX)
 		return info.tx_size;
-	return region == L5_MMAP_RX >> 32 ? info.rx_size : 4096;
+	return region == RX ? info.rx_size : 4096;
 }
 
-static const struct {
-	uint32_t region;
-	int prot;
-} areas[] = {
-	{ L5_MMAP_OWN >> 32, PROT_READ | PROT_WRITE },
-	{ L5_MMAP_PEER >> 32, PROT_READ },
-	{ L5_MMAP_STATE >> 32, PROT_READ },
-	{ L5_MMAP_TX >> 32, PROT_READ | PROT_WRITE },
-	{ L5_MMAP_RX >> 32, PROT_READ },
-};
+/* From an area on to the end of what lies side by side */
+static size_t run(int fd, uint32_t region)
+{
+	switch (region) {
+	case OWN:
+		return 4096 + 2 * ring_size(fd, TX);
+	case PEER:
+		return 2 * 4096 + 2 * ring_size(fd, RX);
+	case STATE:
+		return 4096 + 2 * ring_size(fd, RX);
+	default:
+		return 2 * ring_size(fd, region);
+	}
+}
 
 FZ_DO(map)
 {
@@ -127,12 +146,11 @@ FZ_DO(map)
 	unsigned int i;
 	size_t len;
 
-	for (i = 0; i < ARRAY_SIZE(areas) && !ret; i++) {
-		len = ring_size(fz_fd(c->s), areas[i].region);
-		if (i >= 3)
+	for (i = OWN; i <= RX && !ret; i++) {
+		len = ring_size(fz_fd(c->s), i);
+		if (i >= TX)
 			len *= 2;
-		ret = len ? place(c->t + i, c->s, areas[i].region,
-				  (uint64_t)areas[i].region << 32, len,
+		ret = len ? place(c->t + i - OWN, c->s, i, areas[i].offset, len,
 				  areas[i].prot, MAP_SHARED) : -EINVAL;
 	}
 	return ret;
@@ -140,7 +158,8 @@ FZ_DO(map)
 
 FZ_DO(mmap)
 {
-	uint64_t off = ((uint64_t)c->a << 32 ^ c->v) & ~4095ULL;
+	uint64_t off = c->a - 1 < MAILBOX ? areas[c->a].offset :
+					    (uint64_t)c->a << 32;
 	size_t right = ring_size(fz_fd(c->s), c->a), len;
 
 	switch (c->b & 0xff) {
@@ -159,9 +178,13 @@ FZ_DO(mmap)
 	case 5:
 		len = 1 << 20;
 		break;
+	case 6:
+		len = run(fz_fd(c->s), c->a);
+		break;
 	default:
 		len = right;
 	}
+	off = (off ^ c->v) & ~4095ULL;
 	/* without a kind there is no mapping at all, and 3 is a new kind */
 	return place(c->t, c->s, c->a, off, len, c->b >> 8 & 15,
 		     c->b >> 16 & 3 ?: MAP_SHARED);
@@ -289,12 +312,12 @@ FZ_DO(mremap)
 }
 
 /* The part of the same end that shows @region, if that is mapped */
-static void *beside(const struct fz_map *map, uint64_t region, size_t *len)
+static void *beside(const struct fz_map *map, uint32_t region, size_t *len)
 {
 	unsigned int m;
 
 	for (m = 0; m < FZ_MAPS; m++)
-		if (map_len(m) && fz_map[m].region == region >> 32 &&
+		if (map_len(m) && fz_map[m].region == region &&
 		    fz_map[m].slot == map->slot) {
 			if (len)
 				*len = fz_map[m].len;
@@ -309,9 +332,9 @@ static void view(unsigned int m, struct fz_view *v)
 	const struct fz_map *map = &fz_map[m % FZ_MAPS];
 
 	memset(v, 0, sizeof(*v));
-	v->own = beside(map, L5_MMAP_OWN, NULL);
-	v->peer = beside(map, L5_MMAP_PEER, NULL);
-	v->tx = beside(map, L5_MMAP_TX, &v->tx_len);
+	v->own = beside(map, OWN, NULL);
+	v->peer = beside(map, PEER, NULL);
+	v->tx = beside(map, TX, &v->tx_len);
 }
 
 long fz_poke_until(const struct fz_call *c, const bool *stop)

@@ -22,7 +22,7 @@
 /**
  * struct fz_map - what is in a slot of mappings
  * @len: bytes mapped, 0 for nothing
- * @region: the upper half of the offset in the socket's file
+ * @region: which of the areas, as FZ_MMAP has it
  * @slot: of the socket
  */
 struct fz_map {

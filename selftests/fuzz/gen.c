@@ -408,8 +408,8 @@ static void gen_mmap(struct model *m, struct fz_call *c)
 	c->t = pick(m, FZ_MAPS);
 	prot = once(m, 5) || c->a >= ARRAY_SIZE(right) ? pick(m, 16) :
 		right[c->a];
-	/* how long: right, or twice that */
-	c->b = once(m, 5) ? pick(m, 6) : c->a >= 4 && once(m, 2) ? 2 : 0;
+	/* how long: right, or twice that, or with what is beside it */
+	c->b = once(m, 5) ? pick(m, 7) : c->a >= 4 && once(m, 2) ? 2 : 0;
 	c->b |= prot << 8 | flags << 16;
 	if (once(m, 20))
 		c->v = fz_next(m->r) >> pick(m, 64);

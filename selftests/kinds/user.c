@@ -86,7 +86,8 @@ static int maps(void)
 		n += !!strstr(line, "[l5]");
 	if (f)
 		fclose(f);
-	return n / 5;
+	/* what it writes, and what it reads */
+	return n / 2;
 }
 
 static int tell(int fd)

@@ -116,7 +116,8 @@ static inline int shim_maps(void)
 		n += !!strstr(line, "[l5]");
 	if (f)
 		fclose(f);
-	return n / 5;
+	/* what it writes, and what it reads */
+	return n / 2;
 }
 
 static inline ssize_t raw_read(int fd, void *buf, size_t n)

@@ -229,11 +229,37 @@ TEST_F_TIMEOUT(map_view, before_accept, 120)
 	self->fd[0] = self->fd[1] = -1;
 }
 
+/* Is that one area or several, side by side, the last once or twice? */
+static bool whole_areas(int fd, uint64_t at, size_t len)
+{
+	struct l5_area area[MAP_AREAS];
+	struct l5_map_info info;
+	uint64_t end = (at + len + MAP_PAGE - 1) & -(uint64_t)MAP_PAGE;
+	unsigned int i;
+
+	if (mapping_areas(fd, &info, area))
+		return false;
+	for (i = 0; i < info.nareas; i++) {
+		if (area[i].offset != at)
+			continue;
+		at += area[i].length;
+		if (at == end)
+			return true;
+		if (area[i].access & L5_AREA_TWICE)
+			at += area[i].length;
+		if (at == end)
+			return true;
+		/* from the beginning: they come in any order */
+		i = -1u;
+	}
+	return false;
+}
+
 TEST_F_TIMEOUT(map_view, arguments, 120)
 {
 	static const uint64_t bad[] = {
-		MAP_PAGE, L5_MMAP_PEER + MAP_PAGE, L5_MMAP_PEER - MAP_PAGE,
-		0, L5_MMAP_STATE + MAP_PAGE, L5_MMAP_TX + MAP_PAGE,
+		MAP_PAGE, L5_MMAP_OWN - MAP_PAGE, L5_MMAP_PEER - MAP_PAGE,
+		0, L5_MMAP_RX + (128 << 10), L5_MMAP_TX + MAP_PAGE,
 		L5_MMAP_TX + (64 << 10), L5_MMAP_RX + MAP_PAGE,
 		L5_MMAP_RX + (64 << 10), L5_MMAP_RX + (1ULL << 32),
 		L5_MMAP_RX + (2ULL << 32), 1ULL << 40,
@@ -274,8 +300,8 @@ TEST_F_TIMEOUT(map_view, arguments, 120)
 				    lens[i] - 1 >= SIZE_MAX / 2 ||
 				    (lens[i] + MAP_PAGE - 1) / MAP_PAGE ==
 				    good / MAP_PAGE ||
-				    /* once, not twice */
-				    (r >= 3 && lens[i] == good / 2))
+				    whole_areas(self->fd[e], offsets[r],
+						lens[i]))
 					continue;
 				err = try_map(fd, lens[i], PROT_READ,
 					      MAP_SHARED, offsets[r]);
@@ -311,6 +337,50 @@ TEST_F_TIMEOUT(map_view, arguments, 120)
 		}
 	}
 	EXPECT_TRUE(end_exchange(self->fd[0], self->fd[1], 100000, 0));
+}
+
+/* What an end writes is one mapping, and what it reads is another. */
+TEST_F_TIMEOUT(map_view, two_in_all, 120)
+{
+	struct l5_map_info info;
+	size_t rw, ro;
+	uint8_t *p, *q;
+	struct mapping m;
+
+	ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
+	ASSERT_EQ(0, mapping_info(self->fd[1], &info));
+	rw = MAP_PAGE + 2UL * info.tx_size;
+	ro = 2 * MAP_PAGE + 2UL * info.rx_size;
+	p = mmap(NULL, rw, PROT_READ | PROT_WRITE, MAP_SHARED, self->fd[1],
+		 L5_MMAP_OWN);
+	ASSERT_NE(MAP_FAILED, p);
+	q = mmap(NULL, ro, PROT_READ, MAP_SHARED, self->fd[1], L5_MMAP_PEER);
+	ASSERT_NE(MAP_FAILED, q);
+	/* both in one could be written, or read alone */
+	EXPECT_EQ(EINVAL, try_map(self->fd[1], rw + ro, PROT_READ, MAP_SHARED,
+				  L5_MMAP_OWN));
+	EXPECT_EQ(EACCES, try_map(self->fd[1], ro, PROT_READ | PROT_WRITE,
+				  MAP_SHARED, L5_MMAP_PEER));
+	EXPECT_EQ(SIGSEGV, map_touch(q, true));
+	EXPECT_EQ(SIGSEGV, map_touch(q + ro - 1, true));
+	/* the peer sees what is written, twice */
+	memset(p + MAP_PAGE, 'a', info.tx_size);
+	p[MAP_PAGE + info.tx_size] = 'b';
+	EXPECT_EQ('b', m.rx[0]);
+	EXPECT_EQ('a', m.rx[m.rx_size - 1]);
+	EXPECT_EQ(0, memcmp(p + MAP_PAGE, m.rx, 2UL * m.rx_size));
+	m.tx[5] = 'c';
+	EXPECT_EQ('c', q[2 * MAP_PAGE + 5]);
+	EXPECT_EQ('c', q[2 * MAP_PAGE + info.rx_size + 5]);
+	((struct l5_ctrl *)p)->rx_bytes = 77;
+	EXPECT_EQ(77, m.peer->rx_bytes);
+	m.own->rx_bytes = 78;
+	EXPECT_EQ(78, ((struct l5_ctrl *)q)->rx_bytes);
+	EXPECT_EQ(info.tx_size,
+		  ((struct l5_map_state *)(q + MAP_PAGE))->tx_size);
+	EXPECT_EQ(0, munmap(p, rw));
+	EXPECT_EQ(0, munmap(q, ro));
+	mapping_close(&m);
 }
 
 /* The same region again: refused, or one more view of the same. */

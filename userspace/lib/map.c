@@ -89,7 +89,7 @@ int l5_map_watch(int fd, uint64_t *watch)
 /* More than there are areas; what does not fit is not known here, either. */
 enum { L5_MAP_AREAS = 32 };
 
-/* What we need of them, in the order of the place they are mapped to */
+/* What we need of them */
 static const struct {
 	uint32_t kind;
 	uint32_t access;
@@ -160,25 +160,60 @@ static void *l5_map_area(uint8_t *at, size_t len, int prot, int fd,
 	return p;
 }
 
-/* All of them from @at on, or none. */
+static int l5_map_prot(int need)
+{
+	return l5_map_needs[need].access & L5_AREA_WRITE ?
+	       PROT_READ | PROT_WRITE : PROT_READ;
+}
+
+/* The needs in the order of their areas' offsets */
+static void l5_map_sort(const struct l5_map_info *info,
+			const struct l5_area *area, int order[L5_MAP_NEEDS])
+{
+	uint64_t offset[L5_MAP_NEEDS];
+	const struct l5_area *a;
+	int i, j;
+
+	for (i = 0; i < L5_MAP_NEEDS; i++) {
+		l5_map_need(info, area, i, &a);
+		for (j = i; j && offset[j - 1] > a->offset; j--) {
+			offset[j] = offset[j - 1];
+			order[j] = order[j - 1];
+		}
+		offset[j] = a->offset;
+		order[j] = i;
+	}
+}
+
+/*
+ * All of them from @at on, or none. Areas that lie side by side in the file,
+ * and may be used alike, are one mapping.
+ */
 static bool l5_map_areas(int fd, const struct l5_map_info *info,
 			 const struct l5_area *area, uint8_t *at,
 			 void *place[L5_MAP_NEEDS])
 {
+	int order[L5_MAP_NEEDS], i, next, err, prot;
 	const struct l5_area *a;
+	uint64_t from = 0, to;
 	uint8_t *start = at;
 	size_t len;
-	int i, err, prot;
 
-	for (i = 0; i < L5_MAP_NEEDS; i++) {
-		prot = PROT_READ;
-		if (l5_map_needs[i].access & L5_AREA_WRITE)
-			prot |= PROT_WRITE;
-		len = l5_map_need(info, area, i, &a);
-		place[i] = l5_map_area(at, len, prot, fd, a->offset);
-		if (place[i] == MAP_FAILED)
+	l5_map_sort(info, area, order);
+	for (i = 0; i < L5_MAP_NEEDS; i = next, at += to - from) {
+		prot = l5_map_prot(order[i]);
+		for (next = i, to = 0; next < L5_MAP_NEEDS; next++) {
+			len = l5_map_need(info, area, order[next], &a);
+			if (next == i)
+				from = to = a->offset;
+			else if (a->offset != to ||
+				 l5_map_prot(order[next]) != prot)
+				break;
+			place[order[next]] = at + (to - from);
+			to += len;
+		}
+		if (l5_map_area(at, to - from, prot, fd, from) == MAP_FAILED)
 			goto fail;
-		at += len;
 	}
 	return true;
 

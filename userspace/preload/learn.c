@@ -27,10 +27,10 @@ enum {
 
 atomic_uint fd_mapped;
 /*
- * Sockets mapped at once. Each is six areas of memory, of which a process may
+ * Sockets mapped at once. Each is three areas of memory, of which a process may
  * have 65530 in all.
  */
-static unsigned int maps_max = 1000;
+static unsigned int maps_max = 10000;
 static bool maps_auto;
 
 /* Has it an option that only system calls keep? */
