@@ -22,6 +22,7 @@
 #include "conn.h"
 #include "drop.h"
 #include "end.h"
+#include "fold.h"
 #include "link.h"
 #include "mapper.h"
 #include "netns.h"
@@ -151,7 +152,7 @@ static void l5_conn_free_rings(struct rcu_head *rcu)
 			l5_page_free(&conn->end[0].payer,
 				     virt_to_page(end->ctrl));
 		lent = end->lent_pages;
-		for (n = 0; end->pages && n < end->size >> PAGE_SHIFT; n++) {
+		for (n = 0; end->pages && n < l5_ring_period(end); n++) {
 			if (!end->pages[n])
 				continue;
 			l5_page_free(lent ? &conn->end[!i].payer : &end->payer,
@@ -191,13 +192,6 @@ void l5_conn_put(struct l5_conn *conn)
 	l5_conn_unreserve(conn);
 	/* a peer may still be ringing, see l5_bell() */
 	call_rcu(&conn->rcu, l5_conn_free_rings);
-}
-
-/* Is the socket of an end released? One that is not accepted yet is not. */
-static bool l5_end_gone(const struct l5_end *e)
-{
-	return test_bit(L5_END_CLOSED, &e->flags) &&
-	       !rcu_access_pointer(e->sk);
 }
 
 /*
@@ -260,6 +254,8 @@ static void l5_conn_drop_work(struct work_struct *work)
 
 	if (l5_conn_gone(conn)) {
 		l5_drop_all(conn);
+	} else if (!l5_end_gone(&conn->end[closed])) {
+		l5_ring_idle_later(conn, l5_drop_idle(conn), false);
 	} else if (!rcu_access_pointer(open->sk)) {
 		/* not accepted yet: it has no calls, and asks again then */
 		l5_drop_now(conn, closed);
@@ -337,6 +333,7 @@ struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 		mutex_init(&end->fill_lock);
 		mutex_init(&end->whole_lock);
 		mutex_init(&end->map_lock);
+		spin_lock_init(&end->extent_lock);
 		INIT_LIST_HEAD(&end->mappers);
 		init_waitqueue_head(&end->lock_wait);
 	}

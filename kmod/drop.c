@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * AF_L5: the pages that are of no more use once one end of a connection is
- * closed.
+ * AF_L5: the pages that are of no more use, once one end of a connection is
+ * closed, and while it is idle.
  *
  * Rings are charged to the processes that write and map them, and the end that
  * stays may stay for as long as it likes. The end that has closed does not pay
@@ -38,7 +38,11 @@
 #include <linux/rcupdate.h>
 
 #include "drop.h"
+#include "end.h"
+#include "fold.h"
+#include "lock.h"
 #include "mapper.h"
+#include "netns.h"
 #include "pages.h"
 
 /* Tries to have the mappings of both ends, if nobody asks again */
@@ -46,30 +50,13 @@
 /* Between two of them, ms */
 #define L5_DROP_NAP	20
 
-/*
- * Take the locks of both ends' mappings and pages. A fault of an end's
- * processes holds its map_lock for as long as memory is short for them. So no
- * task sleeps for one map_lock while it holds the other: the processes of one
- * end do not wait for those of the other.
- */
-static bool l5_drop_trylock(struct l5_conn *conn, int first)
-{
-	mutex_lock(&conn->end[first].map_lock);
-	if (!mutex_trylock(&conn->end[!first].map_lock)) {
-		mutex_unlock(&conn->end[first].map_lock);
-		return false;
-	}
-	l5_fill_lock(conn);
-	return true;
-}
-
-/* The same, and wait for the second one, but not for as long as others like. */
+/* Wait for both ends, but not for as long as others like. */
 static bool l5_drop_lock(struct l5_conn *conn, int first)
 {
 	int i;
 
 	for (i = 0; i < L5_DROP_TRIES; i++) {
-		if (l5_drop_trylock(conn, first))
+		if (l5_rings_trylock(conn, first))
 			return true;
 		msleep(L5_DROP_NAP);
 	}
@@ -83,7 +70,7 @@ static void l5_drop_zap(struct l5_end *e)
 
 	lockdep_assert_held(&e->map_lock);
 	list_for_each_entry(m, &e->mappers, view.node)
-		l5_view_zap(&m->view);
+		l5_view_zap(&m->view, 0, 0);
 }
 
 /* Give back what was granted for @n pages of a ring that it has no more. */
@@ -110,21 +97,25 @@ static void l5_drop_account(struct l5_conn *conn, int ring, u32 n)
 }
 
 /*
- * Take pages out of a ring, but for @keep places from the page @first on.
+ * Take pages out of a ring, but for those of @keep places from the page @first
+ * on.
  * Return: true if there were any.
  */
 static bool l5_drop_take(struct l5_conn *conn, int ring, u64 first, u64 keep)
 {
 	struct l5_end *e = &conn->end[ring];
-	u32 places = e->size >> PAGE_SHIFT, i, n = 0;
+	u32 period = l5_ring_period(e), i, n = 0;
 
-	for (i = 0; e->pages && i < places; i++) {
+	for (i = 0; e->pages && i < l5_ring_places(e); i++) {
 		struct page *page = e->pages[i];
 
-		if (!page || ((i - (u32)first) & (places - 1)) < keep)
+		if (!page || ((i - (u32)first) & (period - 1)) < keep)
 			continue;
 		/* AV, pairs with N: a writer that misses it sees @dropped */
 		smp_store_release(&e->pages[i], NULL);
+		/* the other places of a page have it no more, either */
+		if (i >= period)
+			continue;
 		list_add(&page->lru, &conn->dropped);
 		n++;
 	}
@@ -264,7 +255,8 @@ bool l5_drop(struct l5_conn *conn, int closed)
 			return true;
 		l5_drop_put(conn);
 	}
-	if (!l5_drop_trylock(conn, !closed))
+	/* it waits for the end that stays: that may have faults all the time */
+	if (!l5_rings_trylock(conn, !closed))
 		return true;
 	more = l5_drop_step(conn, closed);
 	return more || !list_empty(&conn->dropped);
@@ -288,6 +280,158 @@ void l5_drop_now(struct l5_conn *conn, int closed)
 		cond_synchronize_rcu(conn->drop_cookie);
 		l5_drop_put(conn);
 	}
+}
+
+/*
+ * Has a ring that has been unfolded been empty for long enough, with its writer
+ * where it is now?
+ */
+static bool l5_idle_ring(struct l5_conn *conn, int ring, unsigned long pause)
+{
+	struct l5_end *e = &conn->end[ring];
+	u64 tail = l5_load(&e->ctrl->tx_tail);
+
+	if (tail != e->idle_tail ||
+	    l5_load(&conn->end[!ring].ctrl->rx_head) != tail) {
+		e->idle_tail = tail;
+		e->idle_since = jiffies;
+		return false;
+	}
+	return time_after_eq(jiffies + 1, e->idle_since + pause);
+}
+
+/*
+ * Has somebody pinned a page of a ring that no process has mapped just now?
+ * Such pages are not given back: they would be charged to nobody, and the ring
+ * would get others.
+ */
+static bool l5_idle_pinned(const struct l5_end *e)
+{
+	u32 i;
+
+	for (i = 0; i < e->fold; i++)
+		if (page_count(e->pages[i]) > 1)
+			return true;
+	return false;
+}
+
+/*
+ * Fold a ring. Its writers are kept out; what a reader would read is not there,
+ * so a reader that is there all the same has only the place of the next header
+ * to look at, and that stays.
+ */
+static void l5_idle_fold(struct l5_conn *conn, int ring, u64 tail)
+{
+	struct l5_end *e = &conn->end[ring];
+
+	/* no task is getting pages for it that reckons with those it has */
+	if (!mutex_trylock(&e->whole_lock))
+		return;
+	if (!l5_rings_trylock(conn, -1))
+		goto out;
+	/* C, pairs with D: the reader has left what is before */
+	if (!e->dropped && e->fold > L5_FOLD_LEAST &&
+	    l5_load(&e->ctrl->tx_tail) == tail &&
+	    l5_load_acquire(&conn->end[!ring].ctrl->rx_head) == tail) {
+		/* no fault brings anything back before we are through */
+		l5_map_zap_ring(conn, ring);
+		if (!l5_idle_pinned(e)) {
+			l5_drop_take(conn, ring, tail >> PAGE_SHIFT,
+				     L5_FOLD_LEAST);
+			l5_ring_spread(e, tail >> PAGE_SHIFT, L5_FOLD_LEAST);
+			conn->drop_cookie = start_poll_synchronize_rcu();
+		}
+	}
+	l5_fill_unlock(conn);
+	mutex_unlock(&conn->end[1].map_lock);
+	mutex_unlock(&conn->end[0].map_lock);
+out:
+	mutex_unlock(&e->whole_lock);
+}
+
+/* See to an end's ring, with its socket's lock, so that it stays its end. */
+static void l5_idle_end(struct l5_conn *conn, int ring, struct l5_sock *l5)
+{
+	unsigned long pause = l5_idle_pause(l5->ln);
+	struct l5_end *e = &conn->end[ring];
+	u32 *word = &e->ctrl->tx_lock;
+
+	if (e->fold > L5_FOLD_LEAST && pause &&
+	    l5_idle_ring(conn, ring, pause) && mutex_trylock(&l5->tx_lock)) {
+		/* a word that says anything is left for another time */
+		if (cmpxchg(word, 0, L5_LOCK_KERNEL) == 0) {
+			l5_idle_fold(conn, ring, e->idle_tail);
+			l5_ring_hope(l5);
+			l5_ring_unlock(l5, L5_LOCK_TX);
+		} else {
+			mutex_unlock(&l5->tx_lock);
+		}
+	}
+	if (READ_ONCE(e->poor)) {
+		l5_ring_hope(l5);
+		l5_bell(e, &e->ctrl->tx_wait, true);
+	}
+}
+
+/* The socket of an end, with a reference, or NULL. */
+static struct l5_sock *l5_idle_sock(const struct l5_end *e)
+{
+	struct sock *sk;
+
+	rcu_read_lock();
+	sk = rcu_dereference(e->sk);
+	if (sk && !refcount_inc_not_zero(&sk->sk_refcnt))
+		sk = NULL;
+	rcu_read_unlock();
+	return sk ? l5_sk(sk) : NULL;
+}
+
+/* When is an end to be looked at again? In so many jiffies; 0: not at all. */
+static unsigned long l5_idle_next(const struct l5_end *e,
+				  const struct l5_sock *l5)
+{
+	if (READ_ONCE(e->poor))
+		return L5_POOR_PAUSE;
+	return READ_ONCE(e->fold) > L5_FOLD_LEAST ? l5_idle_pause(l5->ln) : 0;
+}
+
+/**
+ * l5_drop_idle() - give back pages that an open connection does not need
+ * @conn: the connection, with a reference; as l5_drop()
+ *
+ * A ring that had nothing in it for as long as net.l5.idle_ms says, and no
+ * writer, has as few pages as it was mapped with again.
+ *
+ * Context: may sleep.
+ * Return: when it is to be called again, jiffies from now; 0: not at all.
+ */
+unsigned long l5_drop_idle(struct l5_conn *conn)
+{
+	unsigned long next = 0, its;
+	int i;
+
+	if (!list_empty(&conn->dropped) &&
+	    poll_state_synchronize_rcu(conn->drop_cookie))
+		l5_drop_put(conn);
+	for (i = 0; i < 2; i++) {
+		struct l5_end *e = &conn->end[i];
+		struct l5_sock *l5 = l5_idle_sock(e);
+
+		if (!l5)
+			continue;
+		if (mutex_trylock(&l5->lock)) {
+			if (rcu_access_pointer(e->sk) == &l5->sk)
+				l5_idle_end(conn, i, l5);
+			mutex_unlock(&l5->lock);
+		}
+		its = l5_idle_next(e, l5);
+		if (its && (!next || its < next))
+			next = its;
+		sock_put(&l5->sk);
+	}
+	if (!next && !list_empty(&conn->dropped))
+		next = L5_POOR_PAUSE;
+	return next;
 }
 
 /**

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Pages that a connection no longer needs once one end is closed. */
+/* Pages that a connection does not need any more. */
 #ifndef L5_DROP_H
 #define L5_DROP_H
 
@@ -7,6 +7,7 @@
 
 bool l5_drop(struct l5_conn *conn, int closed);
 void l5_drop_now(struct l5_conn *conn, int closed);
+unsigned long l5_drop_idle(struct l5_conn *conn);
 void l5_drop_all(struct l5_conn *conn);
 void l5_drop_free(struct l5_conn *conn);
 

@@ -15,4 +15,11 @@ bool l5_tx_ended(struct l5_sock *l5);
 void l5_map_flag(struct l5_end *e, u32 flags);
 void l5_map_note(struct l5_sock *l5);
 
+/* Is the socket of an end released? One that is not accepted yet is not. */
+static inline bool l5_end_gone(const struct l5_end *e)
+{
+	return test_bit(L5_END_CLOSED, &e->flags) &&
+	       !rcu_access_pointer(e->sk);
+}
+
 #endif /* L5_END_H */

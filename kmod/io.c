@@ -21,6 +21,7 @@
 #include "connect.h"
 #include "defer.h"
 #include "end.h"
+#include "fold.h"
 #include "io.h"
 #include "link.h"
 #include "lock.h"

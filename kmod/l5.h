@@ -51,12 +51,13 @@
  *                             without a time-out or deaf to signals, see
  *                             lock.c, and poll() does not take them
  *   mmap_lock                 a copy may fault; mmap() of the rings holds it
+ *   l5_end.whole_lock         (mutex) the tasks of this end that get pages for
+ *                             mapped rings; no task of the other end waits for
+ *                             it
  *   l5_end.map_lock           (mutex) the processes that have this end mapped;
  *                             a fault there takes it. The lock of a mailbox's
  *                             mappings is taken at the same place. Of both ends
- *                             at once only by l5_drop(), which sleeps for one
- *   l5_end.whole_lock         (mutex) the tasks of this end that make the rings
- *                             whole; no task of the other end waits for it
+ *                             at once only by l5_rings_trylock()
  *   l5_end.fill_lock          (mutex) pages of a ring; the client's, then the
  *                             server's
  *   i_mmap_rwsem of a view    its vmas
@@ -199,14 +200,22 @@ extern const char l5_tag_owner;		/* l5_sock, of its bootstrap */
  *	mapped them
  * @lent_pages: of @npages, those that the other end's payer pays for
  * @late_key: not 0: another host writes this ring, with L5_NOTIFY_ONE
+ * @fold: pages of a ring that is mapped: after so many places they come again,
+ *	see fold.c; 0: it never was
  * @starved: not 0: no memory until the reader is in this page; see pages.c
+ * @poor: there was no memory for more than @fold pages
+ * @idle_tail: where the writer of a ring with more pages than it was mapped
+ *	with was when the ring was last looked at, see drop.c
+ * @idle_since: jiffies when it was first seen there
+ * @extent_lock: (spin, irq) of two that say in @state how much of the ring may
+ *	be used, the last one says what is so
  * @dropped: an end is closed, and pages of this ring were given back: it gets
  *	none any more. Changed under both @fill_lock, and both ends' @map_lock
  *	unless both are revoked
  * @fill_lock: guards @pages and the numbers above against the other end, which
- *	may want the whole ring to map it
- * @whole_lock: memory for whole rings, of which some is charged to the other
- *	end, is gathered by one task of this end at a time
+ *	may want to map the ring
+ * @whole_lock: memory for rings that are mapped, of which some is charged to
+ *	the other end, is gathered by one task of this end at a time
  * @state: what its processes see of this end's state, NULL if never mapped
  * @mappers: processes that have this end mapped, under @map_lock
  * @revoked: no process is to have its pages any more, under @map_lock
@@ -230,6 +239,11 @@ struct l5_end {
 	u64 first;
 	u64 next;
 	u64 starved;
+	u64 idle_tail;
+	unsigned long idle_since;
+	spinlock_t extent_lock;
+	u32 fold;
+	bool poor;
 	u32 npages;
 	u32 granted;
 	u32 lent;

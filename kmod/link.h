@@ -13,6 +13,7 @@
 
 #include <linux/indirect_call_wrapper.h>
 
+#include "fold.h"
 #include "l5.h"
 #include "ring.h"
 #include "shm.h"

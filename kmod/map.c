@@ -38,6 +38,7 @@
 #include "bootstrap.h"
 #include "conn.h"
 #include "end.h"
+#include "fold.h"
 #include "link.h"
 #include "lock.h"
 #include "map.h"
@@ -118,6 +119,18 @@ static void l5_mapper_add(struct l5_mapper *m, struct l5_sock *l5)
 	l5_count(l5, L5_STAT_MAPS, 1);
 }
 
+/* Have as many processes mapped an end as may? */
+static bool l5_mappers_enough(const struct l5_end *e)
+{
+	const struct l5_mapper *m;
+	int n = 0;
+
+	lockdep_assert_held(&e->map_lock);
+	list_for_each_entry(m, &e->mappers, view.node)
+		n++;
+	return n >= L5_MAPPERS_MAX;
+}
+
 /* This process's mapper of this end, with a reference to its file, or NULL. */
 static struct l5_mapper *l5_mapper_old(struct l5_end *e)
 {
@@ -132,6 +145,7 @@ static struct l5_mapper *l5_mapper_get(struct l5_sock *l5)
 {
 	struct l5_end *e = l5_own(l5);
 	struct l5_mapper *m, *fresh;
+	bool enough = false;
 
 	mutex_lock(&e->map_lock);
 	m = l5_mapper_old(e);
@@ -144,13 +158,15 @@ static struct l5_mapper *l5_mapper_get(struct l5_sock *l5)
 	mutex_lock(&e->map_lock);
 	m = l5_mapper_old(e);
 	if (!m)
+		enough = l5_mappers_enough(e);
+	if (!m && !enough)
 		l5_mapper_add(fresh, l5);
 	mutex_unlock(&e->map_lock);
-	if (!m)
+	if (!m && !enough)
 		return fresh;
-	/* another thread was first */
+	/* another thread was first, or too many processes were */
 	fput(fresh->view.file);
-	return m;
+	return m ?: ERR_PTR(-ENOMEM);
 }
 
 /**
@@ -171,7 +187,7 @@ static struct l5_place l5_place_ring(u32 kind, struct l5_end *ring, u64 place)
 	return (struct l5_place){
 		.kind = kind,
 		.ring = ring,
-		.index = place & ((ring->size >> PAGE_SHIFT) - 1),
+		.index = place & (l5_ring_places(ring) - 1),
 	};
 }
 
@@ -248,7 +264,7 @@ static unsigned long l5_map_fill_part(struct vm_area_struct *vma,
 	if (p.ring->dropped)
 		return 0;
 	num = min_t(unsigned long, (end - addr) >> PAGE_SHIFT,
-		    (p.ring->size >> PAGE_SHIFT) - p.index);
+		    l5_ring_places(p.ring) - p.index);
 	left = num;
 	if (vm_insert_pages(vma, addr, p.ring->pages + p.index, &left))
 		return 0;
@@ -308,7 +324,24 @@ static vm_fault_t l5_map_fault(struct vm_fault *vmf)
 	return ret;
 }
 
+/* One area more, in a child by MADV_DOFORK. */
+static void l5_map_open(struct vm_area_struct *vma)
+{
+	struct l5_mapper *m = vma->vm_file->private_data;
+
+	atomic_inc(&m->areas);
+}
+
+static void l5_map_close(struct vm_area_struct *vma)
+{
+	struct l5_mapper *m = vma->vm_file->private_data;
+
+	atomic_dec(&m->areas);
+}
+
 static const struct vm_operations_struct l5_map_ops = {
+	.open		= l5_map_open,
+	.close		= l5_map_close,
 	.fault		= l5_map_fault,
 	.may_split	= l5_map_split,
 	.mremap		= l5_map_mremap,
@@ -326,7 +359,8 @@ static void l5_map_state_begin(struct l5_sock *l5, struct l5_map_state *state)
 	state->transport = l5->conn->link->transport;
 	state->flags = l5->conn->link->map_flags;
 	state->tx_size = own->size;
-	state->tx_extent = l5_ring_extent(l5);
+	state->tx_most = l5_ring_extent(l5);
+	state->tx_extent = min(state->tx_most, l5_fold_window(own));
 	state->rx_size = peer->size;
 	/* no two ends have the same, unless very many are closed */
 	state->watch = (u64)(u32)atomic_inc_return(&serial) << 32;
@@ -350,7 +384,7 @@ static int l5_map_prepare(struct l5_sock *l5)
 	int err = 0;
 
 	if (l5_ring_populate(l5->conn, l5->end,
-			     READ_ONCE(l5->ln->ring_kb) << 10))
+			     READ_ONCE(l5->ln->ring_kb) << 10, L5_FOLD_LEAST))
 		return -ENOMEM;
 	/* not under map_lock: that may take as long as memory is short */
 	if (!READ_ONCE(own->state)) {
@@ -369,6 +403,10 @@ static int l5_map_prepare(struct l5_sock *l5)
 		set_bit(L5_END_MAPPED, &own->flags);
 	}
 	mutex_unlock(&own->map_lock);
+	/* system calls may have left it more than it will need */
+	if (!err && (own->fold > L5_FOLD_LEAST ||
+		     l5_peer(l5)->fold > L5_FOLD_LEAST))
+		l5_ring_idle_later(l5->conn, l5_idle_pause(l5->ln), false);
 	if (page)
 		l5_conn_page_free(l5->conn, l5->end, page);
 	return err;
@@ -503,6 +541,11 @@ int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma)
 	m = l5_mapper_get(l5);
 	if (IS_ERR(m))
 		return PTR_ERR(m);
+	if (atomic_inc_return(&m->areas) > L5_AREAS_MAX) {
+		atomic_dec(&m->areas);
+		fput(m->view.file);
+		return -ENOMEM;
+	}
 	l5_map_place(vma, &m->view, &l5_map_ops, flags);
 	return 0;
 }
@@ -604,6 +647,29 @@ static int l5_map_unlock(struct l5_sock *l5, unsigned long dir)
 	return 0;
 }
 
+static int l5_map_room(struct l5_sock *l5, unsigned long len)
+{
+	struct l5_end *own = l5_own(l5);
+	struct l5_mapper *m;
+	u32 id;
+
+	mutex_lock(&own->map_lock);
+	m = l5_mapper_find(own);
+	id = m ? m->id : 0;
+	mutex_unlock(&own->map_lock);
+	/* whoever lies about that may spoil what it writes, and no more */
+	if (len > own->size || !id ||
+	    (l5_load(&own->ctrl->tx_lock) & L5_LOCK_ID) != id)
+		return -EINVAL;
+	while (l5_fold_window(own) < len) {
+		int err = l5_ring_more(l5, own, len);
+
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
 /**
  * l5_map_ioctl() - the calls of a process that has a connection mapped
  * @l5: a socket in any state
@@ -624,6 +690,7 @@ int l5_map_ioctl(struct l5_sock *l5, unsigned int cmd, unsigned long arg)
 	case L5_IOC_LOCK:
 	case L5_IOC_UNLOCK:
 	case L5_IOC_WATCH:
+	case L5_IOC_ROOM:
 		break;
 	default:
 		return -ENOTTY;
@@ -646,6 +713,8 @@ int l5_map_ioctl(struct l5_sock *l5, unsigned int cmd, unsigned long arg)
 		return l5_map_arm(l5, arg);
 	case L5_IOC_LOCK:
 		return l5_map_lock(l5, arg);
+	case L5_IOC_ROOM:
+		return l5_map_room(l5, arg);
 	case L5_IOC_WATCH:
 		return l5_map_prepare(l5) ?: l5_watch(l5, (void __user *)arg);
 	default:

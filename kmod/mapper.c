@@ -87,6 +87,31 @@ bool l5_map_forget(struct l5_end *e, u32 id, u32 *word, u32 old, u32 to)
 	return done;
 }
 
+/**
+ * l5_map_zap_ring() - take the pages of a ring out of all processes
+ * @conn: the connection
+ * @ring: the end that writes the ring
+ *
+ * Faults bring back those that are there by then.
+ *
+ * Context: may sleep; under map_lock of both ends.
+ */
+void l5_map_zap_ring(struct l5_conn *conn, int ring)
+{
+	u64 len = 2ULL * conn->end[ring].size;
+	struct l5_mapper *m;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		struct l5_end *e = &conn->end[i];
+
+		lockdep_assert_held(&e->map_lock);
+		list_for_each_entry(m, &e->mappers, view.node)
+			l5_view_zap(&m->view, i == ring ? L5_MMAP_TX :
+							  L5_MMAP_RX, len);
+	}
+}
+
 /* Revoke one end. Its processes cannot give back lock words any more. */
 static void l5_map_revoke_end(struct l5_conn *conn, int end)
 {
@@ -95,7 +120,7 @@ static void l5_map_revoke_end(struct l5_conn *conn, int end)
 
 	mutex_lock(&e->map_lock);
 	list_for_each_entry(m, &e->mappers, view.node) {
-		l5_view_zap(&m->view);
+		l5_view_zap(&m->view, 0, 0);
 		l5_mapper_died(m, &e->ctrl->tx_lock);
 		l5_mapper_died(m, &e->ctrl->rx_lock);
 	}

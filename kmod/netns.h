@@ -40,6 +40,8 @@ struct l5_stats {
  * @ring_kb: net.l5.ring_kb: size of a ring when no buffer size was asked for
  * @ring_max_kb: net.l5.ring_max_kb: most that SO_SNDBUF and SO_RCVBUF can get
  * @match_ms: net.l5.match_ms: how long to wait for a server known to be AF_L5
+ * @idle_ms: net.l5.idle_ms: between two looks at a ring that holds more memory
+ *	than it was mapped with; 0: none
  * @rdma: net.l5.rdma: whether to ask and to answer for RDMA
  * @rdma_ms: net.l5.rdma_ms: how long a question may take
  * @rdma_timeout_ms: net.l5.rdma_timeout_ms: how long is sent again what the
@@ -77,6 +79,7 @@ struct l5_net {
 	unsigned int ring_kb;
 	unsigned int ring_max_kb;
 	unsigned int match_ms;
+	unsigned int idle_ms;
 	unsigned int rdma;
 	unsigned int rdma_ms;
 	unsigned int rdma_timeout_ms;
@@ -103,6 +106,12 @@ struct l5_net {
 	u32 revoked;
 	struct ctl_table_header *sysctl;
 };
+
+/* Between two looks at rings that may be idle, jiffies; 0: none */
+static inline unsigned long l5_idle_pause(const struct l5_net *ln)
+{
+	return msecs_to_jiffies(READ_ONCE(ln->idle_ms));
+}
 
 struct l5_net *l5_net(const struct net *net);
 void l5_net_add(struct l5_sock *l5);

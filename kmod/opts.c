@@ -15,6 +15,7 @@
 
 #include "bootstrap.h"
 #include "end.h"
+#include "fold.h"
 #include "opts.h"
 #include "ring.h"
 

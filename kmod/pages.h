@@ -8,11 +8,27 @@
 /* Pages of a ring that a connection is sure of. */
 #define L5_GRANT	2
 
+/* Places of a ring, each as long as a page */
+static inline u32 l5_ring_places(const struct l5_end *e)
+{
+	return e->size >> PAGE_SHIFT;
+}
+
+/* After so many places, pages come again. */
+static inline u32 l5_ring_period(const struct l5_end *e)
+{
+	return e->fold ?: l5_ring_places(e);
+}
+
 struct page *l5_ring_page(struct l5_end *e, u64 pos);
 u64 *l5_ring_slot(struct l5_end *e, u64 pos);
 void l5_fill_lock(struct l5_conn *conn);
 void l5_fill_unlock(struct l5_conn *conn);
 int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len);
-int l5_ring_populate(struct l5_conn *conn, int by, u32 most);
+struct page **l5_ring_page_at(struct l5_end *e, u64 number);
+void l5_ring_grew(struct l5_end *e);
+struct page **l5_ring_array(const struct l5_end *e,
+			    const struct l5_payer *payer, gfp_t how);
+void l5_ring_place_array(struct l5_end *e, struct page ***pages);
 
 #endif /* L5_PAGES_H */

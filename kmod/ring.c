@@ -15,6 +15,7 @@
 
 #include "bootstrap.h"
 #include "end.h"
+#include "fold.h"
 #include "link.h"
 #include "netns.h"
 #include "pages.h"
@@ -156,52 +157,6 @@ void l5_ring_violation(struct l5_sock *l5)
 	sk_error_report(&l5->sk);
 }
 
-/**
- * l5_ring_extent() - how much of its ring a writer may use
- * @l5: the writer, whose SO_SNDBUF may have been set late
- */
-u32 l5_ring_extent(const struct l5_sock *l5)
-{
-	u32 size = l5_own(l5)->size, sndbuf;
-
-	if (likely(!(l5->sk.sk_userlocks & SOCK_SNDBUF_LOCK)))
-		return size;
-	sndbuf = READ_ONCE(l5->sk.sk_sndbuf) / 2;
-	return min(size, max(sndbuf, L5_RING_LEAST));
-}
-
-/**
- * l5_map_extent() - SO_SNDBUF may have changed: tell processes that write
- * @l5: a socket in any state
- *
- * Context: any.
- */
-void l5_map_extent(struct l5_sock *l5)
-{
-	struct l5_map_state *state;
-	u32 extent;
-
-	if (l5_state(l5) < L5_MOVING)
-		return;
-	/* S, pairs with R in l5_map_prepare() */
-	smp_mb();
-	state = READ_ONCE(l5_own(l5)->state);
-	if (!state)
-		return;
-	/* of two tasks that come at a time the last one stores what is true */
-	do {
-		extent = l5_ring_extent(l5);
-		if (READ_ONCE(state->tx_extent) == extent)
-			return;
-		WRITE_ONCE(state->tx_extent, extent);
-		/*
-		 * AW, pairs with itself: each task stores, then looks whether
-		 * what it has stored is still so
-		 */
-		smp_mb();
-	} while (l5_ring_extent(l5) != extent);
-}
-
 /* Copy a record's payload and publish it. Return: 0, -EFAULT. */
 static int l5_ring_put(struct l5_end *own, struct iov_iter *from, u32 len)
 {
@@ -220,6 +175,62 @@ static int l5_ring_put(struct l5_end *own, struct iov_iter *from, u32 len)
 	l5_store(&own->ctrl->tx_bytes, l5_load(&own->ctrl->tx_bytes) + len);
 	l5_ring_publish(own, len);
 	return 0;
+}
+
+/**
+ * l5_ring_more() - get more pages for a ring that is mapped
+ * @l5: the writer, which has the ring's lock word
+ * @e: its end; a call that is still in a connection from which its socket was
+ *	disconnected gets none
+ * @len: bytes that are to fit into the ring at a time
+ *
+ * Context: may sleep.
+ * Return: as l5_ring_unfold().
+ */
+int l5_ring_more(struct l5_sock *l5, struct l5_end *e, u32 len)
+{
+	struct l5_conn *conn = READ_ONCE(l5->conn);
+	int err;
+
+	if (e != &conn->end[L5_CLIENT] && e != &conn->end[L5_SERVER])
+		return -ENOSPC;
+	err = l5_ring_unfold(l5, conn, e - conn->end, len);
+	if (err != -ENOSPC)
+		l5_ring_idle_later(conn, err ? L5_POOR_PAUSE :
+					       l5_idle_pause(l5->ln), err);
+	return err;
+}
+
+/* As l5_ring_fill(), of a ring that is mapped. */
+static int l5_ring_fill_folded(struct l5_sock *l5, struct l5_end *e, u32 len)
+{
+	u32 window, used;
+
+	do {
+		window = l5_fold_window(e);
+		used = l5_prod_used(&e->prod);
+		if (likely(used + len <= window || window == e->size))
+			return len;
+		if (l5_prod_look(&e->prod, l5_peer(l5)->ctrl) < 0)
+			return -EPROTO;
+		used = l5_prod_used(&e->prod);
+		if (used + len <= window || READ_ONCE(e->dropped))
+			return len;
+	} while (!l5_ring_more(l5, e, used + len));
+	if (used + min(len, 4 * L5_HDR) > window)
+		return -EAGAIN;
+	return window - used;
+}
+
+/*
+ * Have pages for bytes from the tail. A process may map the ring while they are
+ * got: then that has to do.
+ */
+static int l5_ring_have(struct l5_sock *l5, struct l5_end *e, u32 len)
+{
+	int have = READ_ONCE(e->fold) ? 0 : l5_ring_fill(l5, e, len);
+
+	return have ?: l5_ring_fill_folded(l5, e, len);
 }
 
 /**
@@ -244,7 +255,7 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 	if (len <= 0)
 		return len ? -EPROTO : -EAGAIN;
 	/* the record and the header after it */
-	err = l5_ring_fill(l5, own, l5_rec_size(len) + L5_HDR);
+	err = l5_ring_have(l5, own, l5_rec_size(len) + L5_HDR);
 	if (err < 0)
 		return err;
 	len = min_t(int, len, err - 2 * L5_HDR);

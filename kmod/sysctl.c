@@ -15,6 +15,7 @@ static unsigned int l5_ring_kb_min = L5_RING_LEAST >> 10;
 static unsigned int l5_ring_kb_max = L5_RING_MAX >> 10;
 static unsigned int l5_spin_max = L5_SPIN_US_MAX;
 static unsigned int l5_match_max = 10000;
+static unsigned int l5_idle_max = 3600000;
 static unsigned int l5_rdma_ms_max = 60000;
 /* TCP gives up after some fifteen minutes, too */
 static unsigned int l5_timeout_min = 1000;
@@ -31,6 +32,7 @@ enum {
 	L5_CTL_RING_MAX_KB,
 	L5_CTL_MEM_MAX_KB,
 	L5_CTL_MATCH_MS,
+	L5_CTL_IDLE_MS,
 	L5_CTL_RDMA,
 	L5_CTL_RDMA_MS,
 	L5_CTL_RDMA_TIMEOUT_MS,
@@ -107,6 +109,14 @@ static const struct ctl_table l5_sysctls[] = {
 		.proc_handler	= proc_douintvec_minmax,
 		.extra1		= SYSCTL_ZERO,
 		.extra2		= &l5_match_max,
+	},
+	[L5_CTL_IDLE_MS] = {
+		.procname	= "idle_ms",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_idle_max,
 	},
 	[L5_CTL_RDMA] = {
 		.procname	= "rdma",
@@ -248,6 +258,7 @@ int l5_sysctl_init(struct net *net, struct l5_net *ln)
 		t[L5_CTL_RING_MAX_KB].mode = 0444;
 		t[L5_CTL_MEM_MAX_KB].mode = 0444;
 		t[L5_CTL_MATCH_MS].mode = 0444;
+		t[L5_CTL_IDLE_MS].mode = 0444;
 		t[L5_CTL_RDMA_TIMEOUT_MS].mode = 0444;
 		t[L5_CTL_RDMA_MAX].mode = 0444;
 		t[L5_CTL_RDMA_POLL].mode = 0444;
@@ -262,6 +273,7 @@ int l5_sysctl_init(struct net *net, struct l5_net *ln)
 	t[L5_CTL_RING_MAX_KB].data = &ln->ring_max_kb;
 	t[L5_CTL_MEM_MAX_KB].data = &ln->acct->max_kb;
 	t[L5_CTL_MATCH_MS].data = &ln->match_ms;
+	t[L5_CTL_IDLE_MS].data = &ln->idle_ms;
 	t[L5_CTL_RDMA].data = &ln->rdma;
 	t[L5_CTL_RDMA_MS].data = &ln->rdma_ms;
 	t[L5_CTL_RDMA_TIMEOUT_MS].data = &ln->rdma_timeout_ms;

@@ -56,15 +56,17 @@ void l5_view_close(struct l5_view *view)
 }
 
 /**
- * l5_view_zap() - take all pages out of a view
+ * l5_view_zap() - take pages out of a view
  * @view: the view
+ * @from: the first byte
+ * @len: bytes; 0: all there are
  *
  * Context: may sleep; the caller holds the lock that faults take, and has seen
  * to it that they fill the view no more.
  */
-void l5_view_zap(struct l5_view *view)
+void l5_view_zap(struct l5_view *view, u64 from, u64 len)
 {
-	unmap_mapping_range(&view->mapping, 0, 0, 1);
+	unmap_mapping_range(&view->mapping, from, len, 1);
 }
 
 /**

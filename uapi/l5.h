@@ -228,9 +228,9 @@ enum l5_rdma_state {
  * cheaper, and a process may have only so many mappings.
  * The errors of mmap(): ENOTCONN if the socket is not connected, closed or
  * revoked; EOPNOTSUPP if the bootstrap carries the connection, and for 32-bit
- * programs, which cannot load a cursor at once; ENOMEM if there is no memory
- * for whole rings. A child of fork() has none of the mappings and maps for
- * itself.
+ * programs, which cannot load a cursor at once; ENOMEM. A child of fork() has
+ * none of the mappings and maps for itself. The pages of a ring that are not
+ * between reader and writer may be exchanged at any time.
  */
 
 /*
@@ -314,12 +314,19 @@ struct l5_area {
  * @tx_ring: generation of the ring this end writes, 0 so far; treat a
  *	generation that you do not know as an unknown flag
  * @rx_ring: the same of the ring this end reads
- * @tx_extent: bytes of @tx_size that this end uses at a time, which SO_SNDBUF
- *	changes; a writer reads it anew for each record
+ * @tx_extent: bytes of @tx_size that this end may use at a time: there is no
+ *	memory behind more of them. A writer reads it anew for each record, when
+ *	it has taken tx_lock
+ * @tx_most: bytes that it may come to use, which SO_SNDBUF changes: a writer
+ *	that needs more than @tx_extent asks for them (L5_IOC_ROOM), or makes
+ *	the plain send() call. Programs are told that they can write as long as
+ *	half of these are free
  * @features: bits for what the peer understands of what a record may have: none
  *	so far
  * @watch: gets another value as soon as a process that watches (L5_IOC_WATCH)
  *	has closed a descriptor of this end; never the value of another end
+ * @tx_refused: counts how often memory for this end's ring was refused: @tx_most
+ *	was less then, for a while
  *
  * A receiver reads @flags before it finds the ring empty: records published
  * before the end come before the end. Once it has copied bytes, and before it
@@ -341,7 +348,12 @@ struct l5_map_state {
 	__u32 tx_extent;
 	__aligned_u64 features;
 	__aligned_u64 watch;
+	__u32 tx_most;
+	__u32 tx_refused;
 };
+
+/* The size of the first version, which ends before @tx_most */
+#define L5_MAP_STATE_SIZE_VER0	56
 
 /**
  * struct l5_watch - argument of L5_IOC_WATCH
@@ -430,6 +442,11 @@ struct l5_map_info {
  *	process wrote to it: the caller counts the time, and makes the plain
  *	send() or recv() call once the time is up.
  * L5_IOC_UNLOCK: wake the tasks that sleep for the lock word.
+ * L5_IOC_ROOM: have memory behind so many bytes of the ring that this end
+ *	writes: l5_map_state.tx_extent becomes that or more. Only with tx_lock
+ *	held by the caller's number, or the call is EINVAL, as with more bytes
+ *	than the ring has. ENOMEM or EAGAIN if there is no memory for now: then
+ *	l5_map_state.tx_most says so, too. A send() gets memory by itself.
  * L5_IOC_WATCH: have the closing of descriptors told. A process may keep in
  *	mind that a number means this socket. Before it relies on that, it
  *	compares l5_map_state.watch with the value that this call returned. The
@@ -461,6 +478,7 @@ struct l5_map_info {
 #define L5_IOC_LOCK		L5_IOC_VALUE(0xc3)
 #define L5_IOC_UNLOCK		L5_IOC_VALUE(0xc4)
 #define L5_IOC_WATCH		_IOWR('L', 0xc5, struct l5_watch)
+#define L5_IOC_ROOM		L5_IOC_VALUE(0xc6)
 
 #define L5_MSG_BELL		0x10	/* MSG_PROBE */
 

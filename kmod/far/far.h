@@ -44,6 +44,7 @@
 
 #include "../conn.h"
 #include "../end.h"
+#include "../fold.h"
 #include "../netns.h"
 #include "../pages.h"
 #include "../ring.h"

@@ -303,7 +303,7 @@ void l5_mailbox_revoke(struct l5_sock *l5)
 	mutex_lock(&box->map_lock);
 	box->revoked = true;
 	list_for_each_entry(v, &box->views, view.node)
-		l5_view_zap(&v->view);
+		l5_view_zap(&v->view, 0, 0);
 	mutex_unlock(&box->map_lock);
 }
 

@@ -365,7 +365,7 @@ int l5_rdma_rings(struct l5_rdma *rd, u32 client, u32 server)
 	int err;
 
 	l5_conn_fix(rd->far.conn, client, server);
-	err = l5_ring_populate(rd->far.conn, 0, 0);
+	err = l5_ring_populate(rd->far.conn, 0, 0, L5_FOLD_WHOLE);
 	if (!err)
 		err = l5_region_map(rd, &rd->tx, own->pages,
 				    own->size >> PAGE_SHIFT, 0, PAGE_SIZE,

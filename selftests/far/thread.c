@@ -496,7 +496,7 @@ static int l5_th_make(struct l5_th_end *e, struct l5_conn *conn)
 	if (!far->msgs)
 		return -ENOMEM;
 	l5_conn_fix(conn, e->wire->size[L5_CLIENT], e->wire->size[L5_SERVER]);
-	return l5_ring_populate(conn, 0, 0);
+	return l5_ring_populate(conn, 0, 0, L5_FOLD_WHOLE);
 }
 
 static u8 l5_th_way(struct l5_wire *wire, u8 wish)

@@ -175,6 +175,8 @@ FZ_DO(ioctl)
 		return FZ_RET(ioctl(fd, L5_IOC_LOCK, c->b));
 	case FZ_IOC_UNLOCK:
 		return FZ_RET(ioctl(fd, L5_IOC_UNLOCK, c->b));
+	case FZ_IOC_ROOM:
+		return FZ_RET(ioctl(fd, L5_IOC_ROOM, c->v >> (c->b & 63)));
 	case FZ_IOC_WATCH:
 		return FZ_RET(watch(c, fd));
 	case FZ_IOC_NREAD:

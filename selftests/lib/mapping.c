@@ -145,6 +145,17 @@ void mapping_unlock(struct mapping *m, int which)
 		ioctl(m->fd, L5_IOC_UNLOCK, which);
 }
 
+int mapping_whole(struct mapping *m)
+{
+	int err;
+
+	if (mapping_lock(m, L5_LOCK_TX) < 0)
+		return -errno;
+	err = ioctl(m->fd, L5_IOC_ROOM, m->tx_size) < 0 ? -errno : 0;
+	mapping_unlock(m, L5_LOCK_TX);
+	return err;
+}
+
 static void bell(struct mapping *m, int which)
 {
 	m->bells++;
@@ -159,7 +170,7 @@ static ssize_t put_locked(struct mapping *m, bool died, const void *buf,
 			  size_t len)
 {
 	struct l5_prod *p = &m->prod;
-	uint32_t n;
+	uint32_t n, need, lack;
 
 	/* mend first: the lock word forgets that its holder died */
 	if (l5_prod_load(p, m->own, m->peer) < 0)
@@ -175,7 +186,13 @@ static ssize_t put_locked(struct mapping *m, bool died, const void *buf,
 		return -1;
 	if (len > PIECE)
 		len = PIECE;
+	/* all of it is to fit, if there can be memory for that */
+	need = p->tail - p->head + l5_rec_size(len) + L5_HDR;
+	if (need > l5_load(&m->state->tx_extent))
+		ioctl(m->fd, L5_IOC_ROOM, need < p->size ? need : p->size);
+	lack = p->size - l5_load(&m->state->tx_extent);
 	n = l5_prod_room(p);
+	n = n > lack ? n - lack : 0;
 	if (n > len)
 		n = len;
 	/* small messages stay whole, as in the kernel */

@@ -98,6 +98,9 @@ bool mapping_flag_comes(struct mapping *m, uint32_t flag);
 int mapping_lock(struct mapping *m, int which);
 void mapping_unlock(struct mapping *m, int which);
 
+/* Have memory behind all of the ring that is written: 0 or -errno. */
+int mapping_whole(struct mapping *m);
+
 /* Header word at a position of the ring that is written. */
 __u64 *mapping_slot(struct mapping *m, uint64_t pos);
 

@@ -157,6 +157,11 @@ static void scribble(struct mapping *m, enum mood kind, uint64_t *s)
 			l5_store(&c->rx_lock, v);
 		if (l5_rnd(s) % 4 == 0)
 			control(m, L5_IOC_UNLOCK, l5_rnd(s) & 1);
+		if (l5_rnd(s) % 4 == 0) {
+			/* as a writer that has the word, whoever has it */
+			l5_store(&c->tx_lock, m->id);
+			control(m, L5_IOC_ROOM, l5_rnd(s) % m->tx_size);
+		}
 		return;
 	default:
 		switch (l5_rnd(s) % 4) {

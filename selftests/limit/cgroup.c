@@ -61,7 +61,7 @@ static bool far_above(void)
 
 /*
  * A client that is far above what its cgroup may have: the kernel has it sleep
- * for each few pages more. So it maps its end for seconds.
+ * for each few pages more. So it takes seconds until it has a whole ring.
  */
 static int short_of_memory(const struct addr *to, int up, int down,
 			   atomic_bool *mapped)
@@ -75,15 +75,17 @@ static int short_of_memory(const struct addr *to, int up, int down,
 	if (c < 0 || write(up, "", 1) != 1 || !byte_comes(down) ||
 	    write(up, "", 1) != 1)
 		return 2;
-	while (mapping_open(&m, c))
+	if (mapping_open(&m, c))
+		return 3;
+	while (mapping_whole(&m))
 		usleep(1000);
 	atomic_store(mapped, true);
 	pause();
 	return 0;
 }
 
-/* Does it sleep in mmap() of a socket? */
-static bool maps(pid_t pid)
+/* Does it sleep for memory in a call on a mapped socket? */
+static bool asks_for_room(pid_t pid)
 {
 	char path[64], stack[4096];
 	ssize_t n;
@@ -94,7 +96,7 @@ static bool maps(pid_t pid)
 	n = read(fd, stack, sizeof(stack) - 1);
 	close(fd);
 	stack[n > 0 ? n : 0] = '\0';
-	return strstr(stack, "mem_cgroup") && strstr(stack, "mmap");
+	return strstr(stack, "mem_cgroup") && strstr(stack, "l5_ring_unfold");
 }
 
 /* It is the only one that waits: the other end does what it likes. */
@@ -124,8 +126,8 @@ TEST_F_TIMEOUT(limit_cgroup, others_do_not_wait, 300)
 	EXPECT_TRUE(put_text(CGROUP "/memory.high", "65536"));
 	ASSERT_EQ(1, write(down[1], "", 1));
 	ASSERT_TRUE(byte_comes(up[0]));
-	if (!L5_UNTIL(maps(pid) || atomic_load(mapped), 60000 * l5_slow()) ||
-	    atomic_load(mapped))
+	if (!L5_UNTIL(asks_for_room(pid) || atomic_load(mapped),
+		      60000 * l5_slow()) || atomic_load(mapped))
 		SKIP(goto out, "memory.high slows nobody down here");
 	s = accept(l, NULL, NULL);
 	ASSERT_LE(0, s);
@@ -156,16 +158,17 @@ enum { ASKS = 16, ASKED_KB = 2048 };
 
 static void *asks(void *p)
 {
-	struct l5_watch w = { .size = sizeof(w) };
+	struct mapping *m = p;
 
-	ioctl(*(int *)p, L5_IOC_WATCH, &w);
+	ioctl(m->fd, L5_IOC_ROOM, m->tx_size);
 	return NULL;
 }
 
-/* An end that lacks memory wants the rings whole, by many threads at a time. */
+/* An end that lacks memory wants its ring whole, by many threads at a time. */
 static int asks_at_a_time(int l, int up, int down, atomic_bool *done)
 {
 	pthread_t t[ASKS];
+	struct mapping m;
 	int s, i;
 
 	if (!far_above())
@@ -173,9 +176,11 @@ static int asks_at_a_time(int l, int up, int down, atomic_bool *done)
 	s = accept(l, NULL, NULL);
 	if (s < 0 || write(up, "", 1) != 1 || !byte_comes(down))
 		return 2;
+	if (mapping_open(&m, s) || mapping_lock(&m, L5_LOCK_TX) < 0)
+		return 3;
 	for (i = 0; i < ASKS; i++)
-		if (pthread_create(&t[i], NULL, asks, &s))
-			return 3;
+		if (pthread_create(&t[i], NULL, asks, &m))
+			return 4;
 	for (i = 0; i < ASKS; i++)
 		pthread_join(t[i], NULL);
 	atomic_store(done, true);
@@ -191,10 +196,7 @@ static int socket_of(const struct addr *to, int kb)
 	return fd;
 }
 
-/*
- * Of what it takes to make rings whole some is charged to the other end: that
- * is as much for many threads as for one.
- */
+/* To make a ring whole takes as much for many threads as for one. */
 TEST_F_TIMEOUT(limit_cgroup, asked_for_by_many, 300)
 {
 	struct addr to = addr_parse("127.0.0.1:0");
@@ -223,8 +225,8 @@ TEST_F_TIMEOUT(limit_cgroup, asked_for_by_many, 300)
 	ASSERT_EQ(0, mapping_info(c, &info));
 	ASSERT_LE(ASKED_KB << 10, info.tx_size);
 	ASSERT_LE(ASKED_KB << 10, info.rx_size);
-	/* both rings, what is there already, and pages to spare */
-	most = ((info.tx_size + info.rx_size) >> 10) + 256;
+	/* the ring, what is there already, and pages to spare */
+	most = (info.rx_size >> 10) + 256;
 	EXPECT_TRUE(put_text(CGROUP "/memory.high", "65536"));
 	ASSERT_EQ(1, write(down[1], "", 1));
 	EXPECT_TRUE(L5_UNTIL(({

@@ -294,8 +294,10 @@ TEST_F_TIMEOUT(limit_closed, not_accepted, 300)
 		c = end_connect(END_L5, &self->to);
 		ASSERT_LE(0, c);
 		ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(c));
-		if (k & 2)
+		if (k & 2) {
 			ASSERT_EQ(0, mapping_open(&m, c));
+			ASSERT_EQ(0, mapping_whole(&m));
+		}
 		if (left)
 			ASSERT_TRUE(end_put(c, left, 0));
 		if (k)

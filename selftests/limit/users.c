@@ -350,19 +350,21 @@ static void charge(struct __test_metadata *_metadata, bool map)
 }
 
 /*
- * Nor is a server charged for what a client makes it have: the rings that the
- * client maps are the client's, but for what the server asked for.
+ * Nor is a server charged for what a client makes it have: a client that maps
+ * does not make the server's ring larger. What an end writes is its own.
  */
-TEST_F_TIMEOUT(limit_users, mapper_pays, 180)
+TEST_F_TIMEOUT(limit_users, writer_pays, 180)
 {
 	struct addr to = addr_parse("127.0.0.1:0");
-	int l, i, s[PAIRS], up[2], down[2], status;
+	int l, i, s[PAIRS], up[2], down[2], server_down[2], status;
+	/* what the default allows, and as much for all the rest */
+	const long fair = PAIRS * 2 * 256 + 2048;
 	long a0, b0, a, b;
 	pid_t client;
 
 	if (!cgroup_make())
 		SKIP(return, "no memory cgroups");
-	ASSERT_EQ(0, pipe(up) | pipe(down));
+	ASSERT_EQ(0, pipe(up) | pipe(down) | pipe(server_down));
 	l = end_listen(END_L5, &to);
 	ASSERT_LE(0, l);
 	a0 = cgroup_kb("a");
@@ -381,18 +383,31 @@ TEST_F_TIMEOUT(limit_users, mapper_pays, 180)
 			_exit(1);
 		for (i = 0; i < PAIRS; i++) {
 			s[i] = accept(l, NULL, NULL);
-			if (s[i] < 0 || fill(s[i]) <= 0)
+			if (s[i] < 0)
 				_exit(2);
 		}
-		_exit(write(up[1], "", 1) != 1 || !wait_byte(down[0]));
+		if (write(up[1], "", 1) != 1 || !wait_byte(server_down[0]))
+			_exit(3);
+		for (i = 0; i < PAIRS; i++)
+			if (fill(s[i]) <= 0)
+				_exit(4);
+		_exit(write(up[1], "", 1) != 1 || !wait_byte(server_down[0]));
 	}
 	ASSERT_TRUE(wait_byte(up[0]));
 	b = cgroup_kb("b") - b0;
-	TH_LOG("client %ld KiB, server %ld KiB", a, b);
-	/* both rings of each connection are the client's */
-	EXPECT_LT(PAIRS * 2 * 200, a);
-	EXPECT_GT(PAIRS * 128 + 512, b);
-	ASSERT_EQ(2, write(down[1], "xx", 2));
+	/* the client's, which are mapped and full, and none of the server's */
+	EXPECT_LT(PAIRS * 200, a);
+	EXPECT_GT(PAIRS * 64 + 512, b);
+	/* only one of the two waits for this */
+	ASSERT_EQ(1, write(server_down[1], "", 1));
+	ASSERT_TRUE(wait_byte(up[0]));
+	TH_LOG("client %ld KiB, server %ld KiB, and full %ld KiB", a, b,
+	       cgroup_kb("b") - b0);
+	b = cgroup_kb("b") - b0;
+	EXPECT_LT(PAIRS * 200, b);
+	EXPECT_GT(fair, cgroup_kb("a") - a0);
+	ASSERT_EQ(1, write(server_down[1], "", 1));
+	ASSERT_EQ(1, write(down[1], "", 1));
 	for (i = 0; i < 2; i++) {
 		ASSERT_LT(0, wait(&status));
 		EXPECT_EQ(0, status);

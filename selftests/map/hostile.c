@@ -286,6 +286,7 @@ static void v_step(struct victim *v)
 		ioctl(v->fd, L5_IOC_DOORBELL, r & 3);
 		ioctl(v->fd, L5_IOC_LOCK, r & 1);
 		ioctl(v->fd, L5_IOC_UNLOCK, r & 1);
+		ioctl(v->fd, L5_IOC_ROOM, r % 300000);
 		setsockopt(v->fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
 		if (r % 16 == 0) {
 			int f = open("/proc/net/l5", O_RDONLY);

@@ -185,6 +185,8 @@ static void calls_refused(struct __test_metadata *_metadata, const char *what,
 		EXPECT_TRUE(errno == err || errno == err2);
 		EXPECT_EQ(-1, ioctl(fd, L5_IOC_UNLOCK, arg));
 		EXPECT_TRUE(errno == err || errno == err2);
+		EXPECT_EQ(-1, ioctl(fd, L5_IOC_ROOM, arg));
+		EXPECT_TRUE(errno == err || errno == err2);
 	}
 }
 

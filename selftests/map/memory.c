@@ -68,7 +68,7 @@ TEST_F_TIMEOUT(map_memory, given_back_while_mapped, 180)
 /* Unmapped first, closed first, only one end, or neither but by exit. */
 TEST_F_TIMEOUT(map_memory, given_back, 180)
 {
-	int i, c, s, status;
+	int i, c, s, status, whole;
 	struct mapping m[2];
 	pid_t pid;
 
@@ -99,12 +99,19 @@ TEST_F_TIMEOUT(map_memory, given_back, 180)
 			EXPECT_TRUE(nothing_left());
 			continue;
 		}
-		if (ends & 1)
+		whole = 0;
+		if (ends & 1) {
 			ASSERT_EQ(0, mapping_open(&m[0], c));
-		if (ends & 2)
+			ASSERT_EQ(0, mapping_whole(&m[0]));
+			whole++;
+		}
+		if (ends & 2) {
 			ASSERT_EQ(0, mapping_open(&m[1], s));
-		EXPECT_LE(2 * 64, l5_stat("rings_kb"));
-		EXPECT_LE(2 * 64, l5_stat("reserved_kb"));
+			ASSERT_EQ(0, mapping_whole(&m[1]));
+			whole++;
+		}
+		EXPECT_LE(whole * 64, l5_stat("rings_kb"));
+		EXPECT_LE(whole * 64, l5_stat("reserved_kb"));
 		switch (i / 3 % 4) {
 		case 0:
 			if (ends & 1)
@@ -140,7 +147,10 @@ TEST_F_TIMEOUT(map_memory, given_back, 180)
 	self->fd[0] = self->fd[1] = -1;
 }
 
-/* No memory to map: an errno, and the socket does what it did. */
+/*
+ * To be mapped takes no memory that was not granted before. More than that
+ * takes some, and without it the socket does what it did.
+ */
 TEST_F_TIMEOUT(map_memory, too_small_a_limit, 120)
 {
 	struct mapping m;
@@ -153,15 +163,20 @@ TEST_F_TIMEOUT(map_memory, too_small_a_limit, 120)
 
 		before = l5_sysctl("mem_max_kb", used + 16);
 		ASSERT_LT(0, before);
-		EXPECT_EQ(-ENOMEM, mapping_open(&m, fd));
-		EXPECT_EQ(ENOMEM, try_map(fd, MAP_PAGE, PROT_READ |
-					  PROT_WRITE, MAP_SHARED,
-					  L5_MMAP_OWN));
-		/* nothing is kept of what was tried */
-		EXPECT_GE(used + 16, l5_stat("reserved_kb"));
+		ASSERT_EQ(0, mapping_open(&m, fd));
+		EXPECT_EQ(used, l5_stat("reserved_kb"));
+		EXPECT_EQ(m.tx_size, m.state->tx_most);
+		EXPECT_EQ(-ENOMEM, mapping_whole(&m));
+		/* nothing is kept of what was tried, and programs are told */
+		EXPECT_EQ(used, l5_stat("reserved_kb"));
+		EXPECT_GT(m.tx_size, m.state->tx_most);
+		EXPECT_EQ(m.state->tx_extent, m.state->tx_most);
 		EXPECT_TRUE(end_exchange(self->fd[0], self->fd[1], 200000, 0));
 		l5_sysctl("mem_max_kb", before);
-		ASSERT_EQ(0, mapping_open(&m, fd));
+		/* and told again that it is worth trying */
+		EXPECT_TRUE(UNTIL(m.state->tx_most == m.tx_size));
+		ASSERT_EQ(0, mapping_whole(&m));
+		EXPECT_EQ(m.tx_size, m.state->tx_extent);
 		EXPECT_TRUE(end_exchange(self->fd[0], self->fd[1], 200000, 0));
 		/* lowered below what is mapped */
 		l5_sysctl("mem_max_kb", 8);
@@ -256,6 +271,7 @@ TEST_F_TIMEOUT(map_memory, memory_cgroup, 180)
 	before = l5_number("/sys/fs/cgroup/l5_map/memory.current");
 	/* we map, from outside: the child is not charged for what we want */
 	ASSERT_EQ(0, mapping_open(&m, s));
+	ASSERT_EQ(0, mapping_whole(&m));
 	after = l5_number("/sys/fs/cgroup/l5_map/memory.current");
 	TH_LOG("charged: %lld KiB, mapped %lld KiB", before >> 10, after >> 10);
 	EXPECT_GT(before + (1 << 20), after);
@@ -276,7 +292,8 @@ TEST_F_TIMEOUT(map_memory, memory_cgroup, 180)
 	EXPECT_GT(1 << 20, after);
 	EXPECT_EQ(0, sh("rmdir %s", dir));
 
-	/* in a cgroup that is too small: no map, but bytes flow */
+	/* in a cgroup that is too small: no larger, but bytes flow */
+	ASSERT_LE(0, l5_sysctl("ring_kb", 4096));
 	sh("mkdir -p %s && echo 0 >%s/memory.swap.max", dir, dir);
 	l = end_listen(END_L5, &to);
 	ASSERT_LE(0, l);
@@ -294,6 +311,8 @@ TEST_F_TIMEOUT(map_memory, memory_cgroup, 180)
 		if (sh("echo 4M >%s/memory.max", dir))
 			_exit(3);
 		err = mapping_open(&m, c);
+		if (!err)
+			err = mapping_whole(&m);
 		if (err != -ENOMEM)
 			_exit(err ? 4 : 5);
 		_exit(end_exchange(c, s, 20000, 0) ? 0 : 6);

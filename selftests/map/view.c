@@ -740,7 +740,7 @@ static void size_pair(struct __test_metadata *_metadata, const char *at,
 	ASSERT_EQ(0, mapping_open(&m[0], c));
 	ASSERT_EQ(0, mapping_open(&m[1], s));
 	for (e = 0; e < 2; e++) {
-		uint32_t size = m[e].tx_size, want;
+		uint32_t size = m[e].tx_size, most, want;
 		int a = buf[e ? 2 : 0], d = buf[e ? 1 : 3];
 
 		EXPECT_EQ(size, m[!e].rx_size);
@@ -764,8 +764,13 @@ static void size_pair(struct __test_metadata *_metadata, const char *at,
 				break;
 			want += n;
 		}
-		/* no small rest is used; a piece is at most 64 KiB */
-		EXPECT_LE(size - size / 8 - 16 * (size >> 16), want);
+		/* SO_SNDBUF allows so much; a piece is at most 64 KiB */
+		most = m[e].state->tx_most;
+		EXPECT_LE(most, size);
+		if (!a)
+			EXPECT_EQ(most, size);
+		/* no small rest is used */
+		EXPECT_LE(most - size / 8 - 16 * (size >> 16), want);
 		EXPECT_TRUE(end_get(e ? c : s, want, e));
 		free(b);
 	}
@@ -819,6 +824,10 @@ TEST_F_TIMEOUT(map_view, sizes_stay, 120)
 	setsockopt(self->fd[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
 	ASSERT_EQ(0, mapping_info(self->fd[0], &after));
 	EXPECT_EQ(before.tx_size, after.tx_size);
+	EXPECT_GT(60000, m.state->tx_most);
+	EXPECT_LE(m.state->tx_extent, m.state->tx_most);
+	setsockopt(self->fd[0], SOL_SOCKET, SO_SNDBUF, &big, sizeof(big));
+	EXPECT_EQ(before.tx_size, m.state->tx_most);
 	l5_fill(buf, sizeof(buf), 0);
 	ASSERT_EQ(60000, mapping_put(&m, buf, 60000));
 	ASSERT_TRUE(end_get(self->fd[1], 60000, 0));

@@ -37,15 +37,16 @@ void *__wrap_mmap64(void *at, size_t len, int prot, int flags, int fd,
 long __real_syscall(long nr, ...);
 long __wrap_syscall(long nr, ...);
 
+/* Apart from each other in the file: each is a mapping of its own. */
 static const struct {
 	uint32_t kind, access, offset, length;
 } areas[AREAS] = {
 	{ L5_AREA_CTRL, L5_AREA_READ | L5_AREA_WRITE, 0, PAGE },
-	{ L5_AREA_PEER, L5_AREA_READ, PAGE, PAGE },
-	{ L5_AREA_STATE, L5_AREA_READ, 2 * PAGE, PAGE },
+	{ L5_AREA_PEER, L5_AREA_READ, 2 * PAGE, PAGE },
+	{ L5_AREA_STATE, L5_AREA_READ, 4 * PAGE, PAGE },
 	{ L5_AREA_TX, L5_AREA_READ | L5_AREA_WRITE | L5_AREA_TWICE,
-	  3 * PAGE, RING },
-	{ L5_AREA_RX, L5_AREA_READ | L5_AREA_TWICE, 3 * PAGE + 2 * RING,
+	  6 * PAGE, RING },
+	{ L5_AREA_RX, L5_AREA_READ | L5_AREA_TWICE, 7 * PAGE + 2 * RING,
 	  RING },
 };
 
@@ -152,14 +153,15 @@ FIXTURE_SETUP(unit_place)
 		.tx_size = RING,
 		.rx_size = RING,
 		.tx_extent = RING,
+		.tx_most = RING,
 	};
 	struct l5_map *m;
 
 	rings = memfd_create("l5_place", MFD_CLOEXEC);
 	ASSERT_LE(0, rings);
-	ASSERT_EQ(0, ftruncate(rings, 3 * PAGE + 4 * RING));
+	ASSERT_EQ(0, ftruncate(rings, 7 * PAGE + 4 * RING));
 	ASSERT_EQ(sizeof(state), pwrite(rings, &state, sizeof(state),
-					2 * PAGE));
+					4 * PAGE));
 	refused = -1;
 	invaded = -1;
 	/* with what is made once, and what stdio keeps */

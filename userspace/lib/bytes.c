@@ -112,7 +112,8 @@ static ssize_t moved(const struct transfer *t, ssize_t n)
 /* Is this for another try or for the kernel, and not an error? */
 static bool may_go_on(ssize_t why)
 {
-	return why == L5_TRY_AGAIN || why == L5_TRY_ASK || why == L5_TRY_BUSY;
+	return why == L5_TRY_AGAIN || why == L5_TRY_ASK ||
+	       why == L5_TRY_ROOM || why == L5_TRY_BUSY;
 }
 
 static void transfer_move(struct transfer *t, size_t n)
@@ -189,13 +190,15 @@ static ssize_t send_rest(struct l5_wait *w, ssize_t why)
 		t->flags |= MSG_DONTWAIT;
 	else if (why == L5_TRY_AGAIN && l5_stream_interrupted(w))
 		return moved(t, -1);
-	if (t->done)
+	if (t->done && why != L5_TRY_ROOM)
 		return transfer_sleep(t, why, true);
-	n = kernel_send(t->c, &t->at, t->flags);
+	/* an error is for the next call */
+	n = kernel_send(t->c, &t->at,
+			t->done ? t->flags | L5_MSG_BELL : t->flags);
 	if (n > 0)
 		transfer_woke(t, true);
-	if (n < 0)
-		return -1;
+	if (n <= 0)
+		return moved(t, n);
 	span = at_span(&t->at);
 	transfer_move(t, n);
 	return (size_t)n < span || !t->at.left ? (ssize_t)t->done :

@@ -260,17 +260,18 @@ static uint8_t *l5_map_lay(int fd, const struct l5_map_info *info,
 
 /*
  * Does the state page say what the kernel said before, and is it as long as all
- * that we read?
+ * that we read? What was added later is 0 where it is not known.
  */
 static bool l5_map_state_ok(const struct l5_map_mem *mem)
 {
 	const struct l5_map_state *s = mem->state;
 
-	return l5_load(&s->size) >= sizeof(*s) &&
+	return l5_load(&s->size) >= L5_MAP_STATE_SIZE_VER0 &&
 	       l5_load(&s->version) == L5_MAP_VERSION &&
 	       l5_load(&s->tx_size) == mem->tx_size &&
 	       l5_load(&s->rx_size) == mem->rx_size &&
 	       l5_load(&s->tx_extent) - 1 < mem->tx_size &&
+	       l5_load(&s->tx_most) <= mem->tx_size &&
 	       !l5_load(&s->tx_ring) && !l5_load(&s->rx_ring);
 }
 

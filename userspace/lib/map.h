@@ -16,6 +16,8 @@
  *			l5_map_woke_tx(). Nonblocking: send(2) with
  *			MSG_DONTWAIT, since that is what arms EPOLLOUT.
  *		L5_TRY_ASK: do the system call; it knows why.
+ *		L5_TRY_ROOM: do it, also for the rest of a call that has moved
+ *			something; it gets memory for the ring.
  *		L5_TRY_BUSY: another thread or process has the lock word, or
  *			has only written that it has: do the system call, which
  *			has time-outs and hears signals; or, if it must not be

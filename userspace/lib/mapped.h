@@ -16,6 +16,7 @@
 /* What the try functions return when they moved nothing. */
 #define L5_TRY_AGAIN	(-EAGAIN)	/* the ring is empty, or full */
 #define L5_TRY_ASK	(-ENOTCONN)	/* do the plain system call */
+#define L5_TRY_ROOM	(-ENOBUFS)	/* the plain send() gets room */
 #define L5_TRY_BUSY	(-EBUSY)	/* the lock word is taken */
 #define L5_TRY_NESTED	(-EDEADLK)	/* by this very thread */
 #define L5_TRY_BROKEN	(-EPROTO)	/* the peer broke the protocol */
@@ -28,12 +29,14 @@ struct l5_map;
  * @lock_wait: wait for a lock word, for ever, where no system call could; NULL:
  *	L5_TRY_BUSY
  * @lock_wake: L5_IOC_UNLOCK
+ * @room: L5_IOC_ROOM, with tx_lock held; NULL: there is never more
  * @broken: the peer broke the protocol: end the connection
  */
 struct l5_map_ops {
 	void (*bell)(struct l5_map *m, int fd, unsigned int bells);
 	void (*lock_wait)(struct l5_map *m, int fd, unsigned int which);
 	void (*lock_wake)(struct l5_map *m, int fd, unsigned int which);
+	void (*room)(struct l5_map *m, int fd, uint32_t len);
 	void (*broken)(struct l5_map *m, int fd);
 };
 

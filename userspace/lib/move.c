@@ -88,12 +88,50 @@ static size_t l5_iov_part(struct l5_iov *i, uint8_t **p, size_t n)
 	return part;
 }
 
-/* Room for a record of the whole ring: as l5_room_claim(). */
-static int l5_map_room(struct l5_map *m, struct l5_prod *prod, size_t want,
-		       uint32_t most)
+/* Is there memory behind the place of the next record of @len bytes? */
+static bool l5_map_backed(struct l5_map *m, int fd, struct l5_prod *prod,
+			  uint32_t len)
 {
-	return l5_room_claim(prod, m->peer, want < most ? want : most,
-			     l5_map_extent(m));
+	uint32_t need = l5_rec_size(len) + L5_HDR;
+
+	if (l5_likely(l5_prod_used(prod) + need <= l5_map_extent(m)))
+		return true;
+	/* a lie is found in the system call */
+	if (l5_prod_look(prod, m->peer) < 0)
+		return false;
+	need += l5_prod_used(prod);
+	if (need > l5_map_extent(m) && m->ops->room)
+		m->ops->room(m, fd, need);
+	return need <= l5_map_extent(m);
+}
+
+/* How long may a record be by the memory that there is? */
+static int l5_map_clip(const struct l5_map *m, const struct l5_prod *prod,
+		       int len)
+{
+	int room = (int)(l5_map_extent(m) - l5_prod_used(prod)) - 2 * L5_HDR;
+
+	return room < len ? (room > 0 ? room : 0) : len;
+}
+
+/*
+ * Room for a record: as l5_room_claim(), and no more than there is memory for.
+ * L5_TRY_ROOM: the kernel could not be asked for more, and send() may get it.
+ */
+static int l5_map_room(struct l5_map *m, int fd, struct l5_prod *prod,
+		       size_t want, uint32_t most)
+{
+	int len = l5_room_claim(prod, m->peer, want < most ? want : most,
+				l5_map_most(m));
+
+	if (len < 0)
+		return L5_TRY_BROKEN;
+	if (!len || l5_map_backed(m, fd, prod, len))
+		return len;
+	/* a kernel that was asked has said that there is no more */
+	if (l5_map_extent(m) < l5_map_most(m))
+		return L5_TRY_ROOM;
+	return l5_map_clip(m, prod, len);
 }
 
 /*
@@ -159,10 +197,10 @@ static ssize_t l5_map_send_at(struct l5_map *m, int fd, const struct iovec *iov,
 			l5_mb();
 			l5_map_published(m, fd);
 		}
-		len = l5_map_room(m, &g.prod, total - done, L5_PIECE);
+		len = l5_map_room(m, fd, &g.prod, total - done, L5_PIECE);
 		if (len <= 0) {
 			if (len < 0)
-				ret = L5_TRY_BROKEN;
+				ret = len;
 			break;
 		}
 		if (!l5_map_fill(m, g.prod.tail, &i, len)) {
@@ -425,15 +463,16 @@ ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want)
 		return ret;
 	ret = L5_TRY_ASK;
 	if (!(l5_load(&m->state->flags) & L5_MAP_TX_STOP)) {
-		most = l5_room_low(l5_map_extent(m));
+		most = l5_room_low(l5_map_most(m));
 		/* the kernel may send to another host record by record */
 		if (most > L5_PIECE && l5_map_far(m))
 			most = L5_PIECE;
-		ret = l5_map_room(m, &g.prod, want, most);
+		ret = l5_map_room(m, fd, &g.prod, want, most);
+		/* less will do */
+		if (ret == L5_TRY_ROOM)
+			ret = l5_map_clip(m, &g.prod, want < most ? want : most);
 		if (!ret)
 			ret = L5_TRY_AGAIN;
-		else if (ret < 0)
-			ret = L5_TRY_BROKEN;
 	}
 	if (ret > 0) {
 		at = (g.prod.tail + L5_HDR) & (m->tx_size - 1);

@@ -111,6 +111,7 @@ struct l5_native *l5_native_open(int fd)
 		l5_store(&k->state[i]->tx_size, k->size);
 		l5_store(&k->state[i]->rx_size, k->size);
 		l5_store(&k->state[i]->tx_extent, k->size);
+		l5_store(&k->state[i]->tx_most, k->size);
 	}
 	return k;
 fail:

@@ -22,10 +22,25 @@ uint64_t l5_map_glance(const __u64 *slot)
 	return l5_load_acquire(slot);
 }
 
-/* How much of its ring does this end use? As much as SO_SNDBUF says. */
+/* How much of its ring may this end use at present? */
 static inline uint32_t l5_map_extent(const struct l5_map *m)
 {
 	return l5_load(&m->state->tx_extent);
+}
+
+/* And how much may it come to use, if a system call gets memory for it? */
+static inline uint32_t l5_map_most(const struct l5_map *m)
+{
+	uint32_t most = l5_load(&m->state->tx_most);
+
+	/* of a module that does not know the word */
+	return l5_likely(most) ? most : l5_map_extent(m);
+}
+
+/* How often was it less, since there was no memory? */
+static inline uint32_t l5_map_refusals(const struct l5_map *m)
+{
+	return l5_load(&m->state->tx_refused);
 }
 
 /**
@@ -90,7 +105,7 @@ static inline bool l5_map_rx_ask(const struct l5_map *m)
 static inline bool l5_map_roomy(const struct l5_map *m)
 {
 	return l5_room_worth(l5_load(&m->own->tx_tail),
-			     l5_load(&m->peer->rx_head), l5_map_extent(m));
+			     l5_load(&m->peer->rx_head), l5_map_most(m));
 }
 
 /**
@@ -102,7 +117,7 @@ static inline bool l5_map_roomy(const struct l5_map *m)
  */
 static inline bool l5_map_always_roomy(const struct l5_map *m, uint64_t head)
 {
-	return l5_room_worth(l5_load(&m->own->tx_tail), head, l5_map_extent(m));
+	return l5_room_worth(l5_load(&m->own->tx_tail), head, l5_map_most(m));
 }
 
 /**

@@ -58,6 +58,7 @@ enum {
  * @room: room was delivered with it
  * @head: if so, how far the peer had read at a time before that was found
  * @extent: how much of the ring was in use at most then
+ * @refused: how often memory for the ring had been refused by then
  * @seen: how far the peer had read at the last event
  * @seen_at: what @waits of the set was after that look
  * @last: when it last had an event
@@ -84,6 +85,7 @@ struct reg {
 	bool room;
 	uint64_t head;
 	uint32_t extent;
+	uint32_t refused;
 	uint64_t seen;
 	uint64_t seen_at;
 	uint64_t last;

@@ -186,7 +186,8 @@ static int give(struct ep *ep, struct epoll_event *ev, int max, uint64_t now,
 				r->tail = l5_map_rx_end(s->map, r->tail);
 			r->room = got & OUT_EVENTS;
 			r->head = head;
-			r->extent = l5_map_extent(s->map);
+			r->extent = l5_map_most(s->map);
+			r->refused = l5_map_refusals(s->map);
 			r->last = now;
 			ev[n].events = got;
 			ev[n++].data.u64 = r->data;
@@ -216,7 +217,7 @@ static struct reg *reg_by_data(struct ep *ep, uint64_t data)
 /*
  * Was an edge that the kernel reports delivered already? Room is news unless it
  * was delivered, and the ring cannot have been full since: not by the peer's
- * position, nor by a SO_SNDBUF that was less.
+ * position, nor by a SO_SNDBUF that was less, nor for want of memory.
  */
 static bool known_edge(const struct reg *r, const struct sock *s,
 		       uint32_t events)
@@ -226,7 +227,8 @@ static bool known_edge(const struct reg *r, const struct sock *s,
 	    l5_map_rx_since(s->map, r->tail))
 		return false;
 	return !(events & OUT_EVENTS) ||
-	       (r->room && l5_map_extent(s->map) <= r->extent &&
+	       (r->room && l5_map_most(s->map) <= r->extent &&
+		l5_map_refusals(s->map) == r->refused &&
 		l5_map_always_roomy(s->map, r->head));
 }
 
@@ -242,7 +244,8 @@ static void deliver(struct reg *r, const struct sock *s, uint32_t events,
 		r->tail = l5_map_rx_end(s->map, r->tail);
 	r->room = events & OUT_EVENTS && number > r->seen_at;
 	r->head = r->seen;
-	r->extent = l5_map_extent(s->map);
+	r->extent = l5_map_most(s->map);
+	r->refused = l5_map_refusals(s->map);
 }
 
 static void heat(struct ep *ep, struct reg *r, uint64_t now)

@@ -136,7 +136,7 @@ static inline enum l5_stats_call call_of(ssize_t ret, bool slept, bool dontwait,
 {
 	if (slept)
 		return L5_STATS_SLEPT;
-	if (ret == L5_TRY_ASK)
+	if (ret == L5_TRY_ASK || ret == L5_TRY_ROOM)
 		return L5_STATS_ASKED;
 	return ret == L5_TRY_AGAIN && dontwait ? full : L5_STATS_LOCKED;
 }

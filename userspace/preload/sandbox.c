@@ -190,7 +190,7 @@ static bool try_calls(void)
 {
 	static const unsigned long ioctls[] = {
 		L5_IOC_MAP_INFO, L5_IOC_DOORBELL, L5_IOC_LOCK, L5_IOC_UNLOCK,
-		L5_IOC_WATCH,
+		L5_IOC_WATCH, L5_IOC_ROOM,
 	};
 	const struct timespec none = { 0 };
 	struct rlimit as;

@@ -196,7 +196,7 @@ static ssize_t send_ends(struct sending *t, int flags, bool dontwait,
 	if (!done)
 		return TO_KERNEL;
 	/* an error now is for the next call to report */
-	if (ret != L5_TRY_AGAIN && ret != L5_TRY_BUSY)
+	if (ret != L5_TRY_AGAIN && ret != L5_TRY_BUSY && ret != L5_TRY_ROOM)
 		return done;
 	/* for which a call that has moved something does not sleep */
 	if (!dontwait && !l5_wait_quiet(&t->wait))
