@@ -9,6 +9,7 @@
 #include "entry.h"
 #include "epoll.h"
 #include "fdtab.h"
+#include "pays.h"
 #include "sock.h"
 #include "stats.h"
 #include "unmapped.h"
@@ -92,6 +93,8 @@ void entry_clear(struct fd_entry *e, int fd)
 		reg_dead(r);
 	if (fd_is_sock(word))
 		sock_wait_for_others((struct sock *)word);
+	if (fd_far(word) && FD_SIDE(word))
+		pays_ended(FD_SIDE(word), FD_USES(word));
 	if (l5_unlikely(stats_wanted)) {
 		if ((word & FD_KIND) == FD_COUNTS)
 			unmapped_closed(fd, word);

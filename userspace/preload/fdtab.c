@@ -52,11 +52,13 @@ void fd_left(void)
 
 /* Descriptors that come, go, and change */
 
+/* A child of vfork() that closes what it inherited is not to have it forgotten. */
 void fd_forget(int fd)
 {
 	struct fd_entry *e = fd_entry(fd);
 
-	if (!e || entry_empty(e) || (entry_matters(e) && !fd_ours()))
+	if (!e || entry_empty(e) ||
+	    ((entry_matters(e) || fd_far(fd_entry_word(e))) && !fd_ours()))
 		return;
 	entry_clear(e, fd);
 }

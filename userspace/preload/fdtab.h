@@ -45,6 +45,7 @@
 #include <stdint.h>
 
 #include "../lib/map.h"
+#include "pays.h"
 #include "policy.h"
 #include "sandbox.h"
 
@@ -76,6 +77,12 @@ enum {
 #define FD_USES(word)	((uint32_t)(word) / (uint32_t)FD_ONCE)
 #define FD_FORKS(word)	((uint32_t)((word) >> 32))
 
+/* Has a count come so far that it says something? */
+static inline bool fd_far(uintptr_t word)
+{
+	return (word & FD_KIND) == FD_COUNTS && FD_USES(word) >= PAYS_FIRST;
+}
+
 /**
  * struct fd_entry - what is known of a descriptor
  * @word: see above
@@ -97,6 +104,9 @@ enum {
 	SOCK_NAMES = 4,		/* AF_UNIX: addresses mean something */
 };
 
+/* More calls than these say no more of how long connections last. */
+#define SOCK_CALLS	16384
+
 /**
  * struct sock - a mapped socket
  * @map: its rings
@@ -105,6 +115,7 @@ enum {
  * @flags: SOCK_NONBLOCKING, SOCK_PLAIN, SOCK_NAMES
  * @forks: what fd_forks is as long as it is this process's alone
  * @gen: how often this memory was a socket's
+ * @calls: that were made, about, up to SOCK_CALLS; from there on if nobody asks
  * @side: which end of the connection it is; set before any thread finds it
  * @next: among those to be freed
  */
@@ -115,6 +126,7 @@ struct sock {
 	atomic_uint flags;
 	atomic_uint forks;
 	atomic_uint gen;
+	atomic_uint calls;
 	enum l5_side side;
 	struct sock *next;
 };
@@ -206,10 +218,13 @@ void fd_settle(void);
  */
 void fd_left(void);
 
+/* As a number of calls: as many as it takes until a mapping pays, see pays.h */
+#define MAP_PAYS	0x40000000
+
 /**
  * fd_start() - make the table
  * @map_after: map a socket once it was read or written so often; negative:
- *	never map any
+ *	never map any; MAP_PAYS: when it pays
  * @maps_max: so many at once at most; negative: the default
  */
 void fd_start(int map_after, int maps_max);

@@ -14,6 +14,7 @@
 #include "entry.h"
 #include "fdtab.h"
 #include "learn.h"
+#include "pays.h"
 #include "signal.h"
 #include "sock.h"
 #include "stats.h"
@@ -23,7 +24,11 @@ enum {
 	FLAGS_MAX = 8,		/* looks at flags that others change */
 	LEARN_MAX = 64,		/* calls until a socket is looked at again */
 	MAP_BYTES = 3 << 19,	/* of addresses, a socket's rings, about */
+	CALLS_MAX = (1 << 24) + 1,	/* that are counted; asks no more */
 };
+
+/* When it pays, or after as many calls as the user says? */
+static bool by_cost;
 
 atomic_uint fd_mapped;
 /*
@@ -59,11 +64,14 @@ static bool may_move(int fd)
 	return l5_map_ask(fd, &info, NULL, 0) && errno == EAGAIN;
 }
 
-/* One use more; the word does not change forever, see learn_use(). */
+/* One use more; the count does not grow forever, see learn_use(). */
 static uintptr_t counted(uintptr_t word)
 {
 	word = (word + FD_ONCE) | FD_COUNTS;
-	if (FD_USES(word) == (unsigned int)fd_map_after + 2 * LEARN_MAX)
+	if (by_cost && FD_USES(word) > CALLS_MAX)
+		word -= FD_ONCE;
+	if (!by_cost &&
+	    FD_USES(word) == (unsigned int)fd_map_after + 2 * LEARN_MAX)
 		word -= FD_ONCE * LEARN_MAX;
 	return word;
 }
@@ -136,6 +144,27 @@ static void sock_drop(struct sock *s)
 		sock_retire(s);
 }
 
+/* L5_TRANSPORT, or -1; how long it takes to ask says what a call costs. */
+static int transport_of(int fd, int *transport)
+{
+	uint64_t before = by_cost ? l5_map_now() : 0;
+	int ret = fd_option(fd, SOL_L5, L5_TRANSPORT, transport);
+
+	if (by_cost && !ret)
+		pays_asked(l5_map_now() - before);
+	return ret;
+}
+
+static struct l5_map *timed_map(int fd)
+{
+	uint64_t before = by_cost ? l5_map_now() : 0;
+	struct l5_map *m = l5_map_new(fd);
+
+	if (by_cost && m)
+		pays_mapped(l5_map_now() - before);
+	return m;
+}
+
 /*
  * The descriptor was used often enough to be worth a look. The word is replaced
  * only if it is still what it was, so a descriptor that was closed meanwhile is
@@ -153,7 +182,7 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 
 	if (fd_map_after < 0 || !fd_ours())
 		goto not_now;
-	if (fd_option(fd, SOL_L5, L5_TRANSPORT, &transport)) {
+	if (transport_of(fd, &transport)) {
 		if (errno == EBADF)
 			goto not_now;
 		goto never;
@@ -183,6 +212,10 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 		unmapped_told(fd, word, L5_STATS_HOW_POLICY, 0);
 		goto never;
 	}
+	if (by_cost && !pays(FD_SIDE(word), FD_USES(word))) {
+		other = counted(word);
+		goto never;
+	}
 	if (atomic_load(&fd_mapped) >= maps_max) {
 		unmapped_told(fd, word, L5_STATS_HOW_LIMIT, (int)maps_max);
 		goto never;
@@ -199,7 +232,7 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 	s = sock_new();
 	if (!s)
 		goto not_now;
-	s->map = l5_map_new(fd);
+	s->map = timed_map(fd);
 	if (!s->map && errno == EAGAIN) {
 		other = counted(word);
 		sock_retire(s);
@@ -214,6 +247,7 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 	/* never equal if the socket came from elsewhere */
 	atomic_store(&s->forks, word & FD_MADE ? FD_FORKS(word) : UINT32_MAX);
 	s->side = FD_SIDE(word);
+	atomic_store(&s->calls, by_cost ? FD_USES(word) : SOCK_CALLS);
 	atomic_store(&s->refs, 1);
 	atomic_store(&s->flags, names(fd) |
 		     (status & O_NONBLOCK ? SOCK_NONBLOCKING : 0));
@@ -252,6 +286,7 @@ struct sock *learn_use(int fd, uintptr_t word)
 	unsigned int uses;
 	int saved = errno;
 	uintptr_t held;
+	bool due;
 	struct sock *s;
 
 	if (!e)
@@ -266,7 +301,8 @@ struct sock *learn_use(int fd, uintptr_t word)
 	}
 	/* once, and while it may still move each time after twice as many */
 	uses = FD_USES(word) - (unsigned int)fd_map_after;
-	if ((int)uses < 0 || uses & (uses - 1)) {
+	due = (int)uses >= 0 && !(uses & (uses - 1));
+	if (by_cost ? !pays_due(FD_USES(word)) : !due) {
 		atomic_compare_exchange_strong(&e->word, &word, counted(word));
 		return NULL;
 	}
@@ -284,7 +320,8 @@ struct sock *learn_use(int fd, uintptr_t word)
 
 void learn_start(int after, int maps)
 {
-	fd_map_after = after;
+	by_cost = after == MAP_PAYS;
+	fd_map_after = by_cost ? PAYS_FIRST : after;
 	if (maps >= 0)
 		maps_max = maps;
 	maps_auto = maps < 0;

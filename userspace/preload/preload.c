@@ -146,8 +146,6 @@ static void read_env(void)
 }
 
 #ifdef L5_FULL
-/* Short connections do not pay for a mapping. */
-#define MAP_AFTER	16
 /* The most that any other number of the environment may be. */
 #define NUMBER_MAX	1000000
 
@@ -159,7 +157,7 @@ static int map_after(void)
 		policy_no_maps("a sanitizer is to see what is read and written");
 	if (!policy_maps())
 		return -1;
-	return n < 0 ? MAP_AFTER : n;
+	return n < 0 ? MAP_PAYS : n;
 }
 #endif
 

@@ -51,7 +51,8 @@ static void forget_parent(void)
 			if (!fd_is_sock(word))
 				continue;
 			s = (struct sock *)word;
-			atomic_store(&e->word, FD_OF_SIDE(s->side) | FD_COUNTS);
+			atomic_store(&e->word, FD_OF_SIDE(s->side) | FD_COUNTS |
+				     FD_ONCE * atomic_load(&s->calls));
 			sock_put(s);
 		}
 	}

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fdtab.h"
+#include "pays.h"
 #include "signal.h"
 #include "sock.h"
 #include "stats.h"
@@ -110,8 +111,12 @@ static void reap(void)
 		if (s->map) {
 			atomic_fetch_sub(&fd_mapped, 1);
 			/* or it was a parent's socket, not closed there */
-			if (l5_map_mine(s->map))
+			if (l5_map_mine(s->map)) {
 				stats_closed(s->stat);
+				if (s->side)
+					pays_ended(s->side,
+						   atomic_load(&s->calls));
+			}
 		}
 		l5_map_put(s->map);
 		s->map = NULL;

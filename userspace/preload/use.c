@@ -132,6 +132,15 @@ static bool on_terms(void)
 	return !sandbox_careful();
 }
 
+/* About: threads may lose what others count, and many are many. */
+static inline void count_call(struct sock *s)
+{
+	unsigned int n = atomic_load_explicit(&s->calls, memory_order_relaxed);
+
+	if (l5_unlikely(n < SOCK_CALLS))
+		atomic_store_explicit(&s->calls, n + 1, memory_order_relaxed);
+}
+
 struct sock *sock_find(int fd, struct fd_entry *e, uintptr_t word, bool count)
 {
 	uintptr_t now = (uintptr_t)__builtin_frame_address(0);
@@ -193,6 +202,8 @@ struct sock *sock_find(int fd, struct fd_entry *e, uintptr_t word, bool count)
 		sock_done();
 		return NULL;
 	}
+	if (count)
+		count_call(s);
 	return s;
 
 out:
