@@ -2,7 +2,8 @@
 /*
  * Connections a second, one after the other: connect, accept, close on both
  * sides. The server closes first and the client waits to see that, so every
- * connection was whole. With --request a byte goes there and back in between.
+ * connection was whole. With --request a byte goes there and back in between,
+ * with --trips several one after the other.
  * With --every one connection now and then: how long connect() takes.
  */
 #include "bench.h"
@@ -18,7 +19,8 @@
 
 struct crr {
 	struct setup setup;
-	unsigned long request;
+	unsigned long request;	/* or */
+	unsigned long trips;	/* so many of them */
 	unsigned long every;	/* microseconds; 0: one after the other */
 	int listener;
 	struct address where;
@@ -28,12 +30,13 @@ static void serve(void *arg)
 {
 	struct crr *c = arg;
 	struct stream st;
+	unsigned long n;
 	char byte;
 
 	/* Until the client kills it: there is no other end. */
 	for (;;) {
 		stream_accept(&st, &c->setup, c->listener);
-		if (c->request && stream_recv(&st, &byte, 1)) {
+		for (n = 0; n < c->trips && stream_recv(&st, &byte, 1); n++) {
 			if (byte != ASK)
 				errx(1, "wrong byte from the client");
 			byte = ANSWER;
@@ -47,12 +50,14 @@ static void serve(void *arg)
 static double one(struct crr *c, bool check)
 {
 	struct stream st;
-	char byte = ASK;
+	unsigned long n;
 	double took;
+	char byte;
 
 	stream_connect(&st, &c->setup, &c->where);
 	took = transport_took;
-	if (c->request) {
+	for (n = 0; n < c->trips; n++) {
+		byte = ASK;
 		stream_send(&st, &byte, 1);
 		if (!stream_recv(&st, &byte, 1) || byte != ANSWER)
 			errx(1, "wrong answer from the server");
@@ -93,6 +98,8 @@ int main(int argc, char **argv)
 	const struct own_option own[] = {
 		{ "request", 'r', NULL, "send a byte there and back",
 		  &c.request },
+		{ "trips", 'n', "N", "send a byte there and back N times",
+		  &c.trips },
 		{ "every", 'e', "US",
 		  "a connection in so many microseconds; how long connect() takes",
 		  &c.every },
@@ -103,6 +110,8 @@ int main(int argc, char **argv)
 	c.setup.two_hosts = true;
 	options_parse(argc, argv, "Measure connections a second.",
 		      &c.setup, own);
+	if (c.request && !c.trips)
+		c.trips = 1;
 	server_start(&c.setup, &c.where, &c.listener, serve, &c);
 	rate = measure(&c);
 	printf(c.every ? "%.2f us\n" : "%.1f conn/s\n", rate);

@@ -17,8 +17,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.path.join(HERE, "out")
 STAT = "/proc/net/l5_stat"
 PLACES = ("vm", "native")
-SETS = ("rr", "stream", "map", "crr", "redis", "memcached", "nginx", "pgbench",
-        "idle")
+SETS = ("rr", "stream", "map", "crr", "lives", "redis", "memcached", "nginx",
+        "pgbench", "idle")
 
 
 def processor():
