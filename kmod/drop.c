@@ -330,7 +330,7 @@ static void l5_idle_fold(struct l5_conn *conn, int ring, u64 tail)
 	if (!l5_rings_trylock(conn, -1))
 		goto out;
 	/* C, pairs with D: the reader has left what is before */
-	if (!e->dropped && e->fold > L5_FOLD_LEAST &&
+	if (!e->dropped && e->fold > L5_FOLD_LEAST && l5_map_few(conn) &&
 	    l5_load(&e->ctrl->tx_tail) == tail &&
 	    l5_load_acquire(&conn->end[!ring].ctrl->rx_head) == tail) {
 		/* no fault brings anything back before we are through */

@@ -401,12 +401,14 @@ int l5_ring_populate(struct l5_conn *conn, int by, u32 most, u32 least)
  */
 bool l5_rings_trylock(struct l5_conn *conn, int first)
 {
+	int one = max(first, 0);
+
 	if (first >= 0)
-		mutex_lock(&conn->end[first].map_lock);
-	else if (!mutex_trylock(&conn->end[first = 0].map_lock))
+		mutex_lock(&conn->end[one].map_lock);
+	else if (!mutex_trylock(&conn->end[one].map_lock))
 		return false;
-	if (!mutex_trylock(&conn->end[!first].map_lock)) {
-		mutex_unlock(&conn->end[first].map_lock);
+	if (!mutex_trylock(&conn->end[!one].map_lock)) {
+		mutex_unlock(&conn->end[one].map_lock);
 		return false;
 	}
 	l5_fill_lock(conn);
@@ -434,7 +436,7 @@ static int l5_fold_grow(struct l5_conn *conn, int ring, struct l5_fill *f)
 	/* D, pairs with C: what the reader has left may be written over */
 	u64 head = l5_load_acquire(&peer->ctrl->rx_head);
 
-	if (e->dropped || !l5_fill_fits(f, 0))
+	if (e->dropped || !l5_fill_fits(f, 0) || !l5_map_few(conn))
 		return -EAGAIN;
 	/* a lie: the next task that reads or writes finds it */
 	if ((tail >> PAGE_SHIFT) - (head >> PAGE_SHIFT) >= e->fold)

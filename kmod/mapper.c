@@ -14,10 +14,9 @@
  * @m: what the process has mapped
  * @word: the lock word, which the process may hold or not
  *
- * Other processes may set and
- * clear the bit for waiters meanwhile, as often as they like. If they win, the
- * word has a number that no mapper has, and the next task that waits sees to
- * it: l5_map_forget().
+ * Other processes may set and clear the bit for waiters meanwhile, as often as
+ * they like. If they win, the word has a number that no mapper has, and the
+ * next task that waits sees to it: l5_map_forget().
  *
  * Context: any.
  */
@@ -85,6 +84,29 @@ bool l5_map_forget(struct l5_end *e, u32 id, u32 *word, u32 old, u32 to)
 	done = !l5_mapper_numbered(e, id) && cmpxchg(word, old, to) == old;
 	mutex_unlock(&e->map_lock);
 	return done;
+}
+
+/**
+ * l5_map_few() - are there no more mappings than may be looked through?
+ * @conn: the connection
+ *
+ * A process makes more of them by MADV_DOFORK alone. Then no ring gets pages or
+ * gives any back, until there are fewer.
+ *
+ * Context: under map_lock of both ends.
+ */
+bool l5_map_few(struct l5_conn *conn)
+{
+	struct l5_mapper *m;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		lockdep_assert_held(&conn->end[i].map_lock);
+		list_for_each_entry(m, &conn->end[i].mappers, view.node)
+			if (atomic_read(&m->areas) > L5_AREAS_MAX)
+				return false;
+	}
+	return true;
 }
 
 /**

@@ -325,8 +325,8 @@ struct l5_area {
  *	so far
  * @watch: gets another value as soon as a process that watches (L5_IOC_WATCH)
  *	has closed a descriptor of this end; never the value of another end
- * @tx_refused: counts how often memory for this end's ring was refused: @tx_most
- *	was less then, for a while
+ * @tx_refused: counts how often memory for this end's ring was refused: then
+ *	@tx_most was less, for a while
  *
  * A receiver reads @flags before it finds the ring empty: records published
  * before the end come before the end. Once it has copied bytes, and before it

@@ -6,12 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "kselftest_harness.h"
@@ -352,6 +354,49 @@ TEST_F_TIMEOUT(map_fold, areas, 120)
 		if (p[i] != MAP_FAILED)
 			munmap(p[i], MAP_PAGE);
 	EXPECT_TRUE(end_exchange(self->fd[0], self->fd[1], 100000, 0));
+}
+
+/*
+ * Children may be given what an end's process has mapped, and any number of
+ * them. As long as there are so many its ring stays as it is, and works.
+ */
+TEST_F_TIMEOUT(map_fold, children, 300)
+{
+	enum { CHILDREN = 40 };
+	struct mapping m[2];
+	pid_t pid[CHILDREN];
+	void *p;
+	int e, i;
+
+	ASSERT_LE(0, l5_sysctl("idle_ms", SLOW_MS));
+	for (e = 0; e < 2; e++) {
+		open_both(_metadata, self->fd, m);
+		p = mmap(NULL, MAP_PAGE, PROT_READ, MAP_SHARED, self->fd[e],
+			 L5_MMAP_PEER);
+		ASSERT_NE(MAP_FAILED, p);
+		ASSERT_EQ(0, madvise(p, MAP_PAGE, MADV_DOFORK));
+		for (i = 0; i < CHILDREN; i++) {
+			pid[i] = fork();
+			ASSERT_LE(0, pid[i]);
+			if (!pid[i])
+				for (;;)
+					pause();
+		}
+		EXPECT_TRUE(end_exchange(self->fd[0], self->fd[1], 100000, 0));
+		EXPECT_GE(LEAST_KB << 10, m[0].state->tx_extent);
+		for (i = 0; i < CHILDREN; i++) {
+			kill(pid[i], SIGKILL);
+			waitpid(pid[i], NULL, 0);
+		}
+		EXPECT_TRUE(UNTIL(m[0].state->tx_most == RING));
+		ASSERT_TRUE(put_all(&m[0], 100000, 0));
+		EXPECT_LE(100000, m[0].state->tx_extent);
+		EXPECT_TRUE(get_all(&m[1], 100000, 0));
+		munmap(p, MAP_PAGE);
+		mapping_close(&m[0]);
+		mapping_close(&m[1]);
+		ASSERT_TRUE(map_again(variant->at, self->fd));
+	}
 }
 
 /* Memory comes and goes under traffic of all kinds. */

@@ -470,7 +470,8 @@ ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want)
 		ret = l5_map_room(m, fd, &g.prod, want, most);
 		/* less will do */
 		if (ret == L5_TRY_ROOM)
-			ret = l5_map_clip(m, &g.prod, want < most ? want : most);
+			ret = l5_map_clip(m, &g.prod,
+					  want < most ? want : most);
 		if (!ret)
 			ret = L5_TRY_AGAIN;
 	}

@@ -52,7 +52,7 @@ void fd_left(void)
 
 /* Descriptors that come, go, and change */
 
-/* A child of vfork() that closes what it inherited is not to have it forgotten. */
+/* What a child of vfork() closes is still its parent's. */
 void fd_forget(int fd)
 {
 	struct fd_entry *e = fd_entry(fd);
