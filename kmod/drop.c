@@ -291,6 +291,8 @@ static bool l5_idle_ring(struct l5_conn *conn, int ring, unsigned long pause)
 	struct l5_end *e = &conn->end[ring];
 	u64 tail = l5_load(&e->ctrl->tx_tail);
 
+	if (READ_ONCE(e->fold) <= L5_FOLD_LEAST || !pause)
+		return false;
 	if (tail != e->idle_tail ||
 	    l5_load(&conn->end[!ring].ctrl->rx_head) != tail) {
 		e->idle_tail = tail;
@@ -301,16 +303,16 @@ static bool l5_idle_ring(struct l5_conn *conn, int ring, unsigned long pause)
 }
 
 /*
- * Has somebody pinned a page of a ring that no process has mapped just now?
- * Such pages are not given back: they would be charged to nobody, and the ring
- * would get others.
+ * Has a task pinned a page that a ring is to lose, or a process one in its
+ * mappings again? The former would be charged to nobody, and the ring would get
+ * others; the latter would see it.
  */
-static bool l5_idle_pinned(const struct l5_end *e)
+static bool l5_idle_in_use(struct l5_end *e, u64 first)
 {
 	u32 i;
 
-	for (i = 0; i < e->fold; i++)
-		if (page_count(e->pages[i]) > 1)
+	for (i = L5_FOLD_LEAST; i < e->fold; i++)
+		if (page_count(*l5_ring_page_at(e, first + i)) > 1)
 			return true;
 	return false;
 }
@@ -323,6 +325,7 @@ static bool l5_idle_pinned(const struct l5_end *e)
 static void l5_idle_fold(struct l5_conn *conn, int ring, u64 tail)
 {
 	struct l5_end *e = &conn->end[ring];
+	u64 first = tail >> PAGE_SHIFT;
 
 	/* no task is getting pages for it that reckons with those it has */
 	if (!mutex_trylock(&e->whole_lock))
@@ -330,34 +333,30 @@ static void l5_idle_fold(struct l5_conn *conn, int ring, u64 tail)
 	if (!l5_rings_trylock(conn, -1))
 		goto out;
 	/* C, pairs with D: the reader has left what is before */
-	if (!e->dropped && e->fold > L5_FOLD_LEAST && l5_map_few(conn) &&
+	if (!e->dropped && e->fold > L5_FOLD_LEAST &&
 	    l5_load(&e->ctrl->tx_tail) == tail &&
-	    l5_load_acquire(&conn->end[!ring].ctrl->rx_head) == tail) {
-		/* no fault brings anything back before we are through */
-		l5_map_zap_ring(conn, ring);
-		if (!l5_idle_pinned(e)) {
-			l5_drop_take(conn, ring, tail >> PAGE_SHIFT,
-				     L5_FOLD_LEAST);
-			l5_ring_spread(e, tail >> PAGE_SHIFT, L5_FOLD_LEAST);
-			conn->drop_cookie = start_poll_synchronize_rcu();
-		}
+	    l5_load_acquire(&conn->end[!ring].ctrl->rx_head) == tail &&
+	    !l5_idle_in_use(e, first)) {
+		l5_drop_take(conn, ring, first, L5_FOLD_LEAST);
+		l5_ring_spread(e, first, L5_FOLD_LEAST);
+		conn->drop_cookie = start_poll_synchronize_rcu();
 	}
-	l5_fill_unlock(conn);
-	mutex_unlock(&conn->end[1].map_lock);
-	mutex_unlock(&conn->end[0].map_lock);
+	l5_rings_unlock(conn);
 out:
 	mutex_unlock(&e->whole_lock);
 }
 
-/* See to an end's ring, with its socket's lock, so that it stays its end. */
-static void l5_idle_end(struct l5_conn *conn, int ring, struct l5_sock *l5)
+/*
+ * See to an end's ring, with its socket's lock, so that it stays its end. If
+ * @idle the ring was so, and processes have lost it.
+ */
+static void l5_idle_end(struct l5_conn *conn, int ring, struct l5_sock *l5,
+			bool idle)
 {
-	unsigned long pause = l5_idle_pause(l5->ln);
 	struct l5_end *e = &conn->end[ring];
 	u32 *word = &e->ctrl->tx_lock;
 
-	if (e->fold > L5_FOLD_LEAST && pause &&
-	    l5_idle_ring(conn, ring, pause) && mutex_trylock(&l5->tx_lock)) {
+	if (idle && mutex_trylock(&l5->tx_lock)) {
 		/* a word that says anything is left for another time */
 		if (cmpxchg(word, 0, L5_LOCK_KERNEL) == 0) {
 			l5_idle_fold(conn, ring, e->idle_tail);
@@ -416,12 +415,17 @@ unsigned long l5_drop_idle(struct l5_conn *conn)
 	for (i = 0; i < 2; i++) {
 		struct l5_end *e = &conn->end[i];
 		struct l5_sock *l5 = l5_idle_sock(e);
+		bool idle;
 
 		if (!l5)
 			continue;
+		/* before any lock that others wait for is taken */
+		idle = l5_idle_ring(conn, i, l5_idle_pause(l5->ln));
+		if (idle)
+			l5_map_zap_ring(conn, i);
 		if (mutex_trylock(&l5->lock)) {
 			if (rcu_access_pointer(e->sk) == &l5->sk)
-				l5_idle_end(conn, i, l5);
+				l5_idle_end(conn, i, l5, idle);
 			mutex_unlock(&l5->lock);
 		}
 		its = l5_idle_next(e, l5);

@@ -13,9 +13,9 @@
  * word held, if there is memory: the ring is unfolded. The places from the
  * reader's position on keep their pages, as many as there were. So what is
  * unread stays where it is, and what may be written next, too. All other places
- * show other pages from then on, and processes lose those pages from their
- * mappings. The reader, and the writer's own state, are the same as before: a
- * page that is looked at has never moved.
+ * show other pages from then on. Processes lose those pages from their mappings
+ * before the writer uses any of these places. The reader, and the writer's own
+ * state, are the same as before: a page that is looked at has never moved.
  *
  * A ring that has been empty for a while is folded again, see drop.c: then only
  * one place matters, the writer's, which is kept.
@@ -415,7 +415,18 @@ bool l5_rings_trylock(struct l5_conn *conn, int first)
 	return true;
 }
 
-/* The same, and wait for a fault that is short. */
+/**
+ * l5_rings_unlock() - undo l5_rings_trylock()
+ * @conn: the connection
+ */
+void l5_rings_unlock(struct l5_conn *conn)
+{
+	l5_fill_unlock(conn);
+	mutex_unlock(&conn->end[1].map_lock);
+	mutex_unlock(&conn->end[0].map_lock);
+}
+
+/* Have the locks, and wait for a fault that is short. */
 static bool l5_fold_lock(struct l5_conn *conn)
 {
 	int i;
@@ -467,12 +478,11 @@ static int l5_fold_try(struct l5_conn *conn, int ring, u32 least)
 		err = -EAGAIN;
 	if (!err) {
 		err = l5_fold_grow(conn, ring, &f);
-		l5_fill_unlock(conn);
-		if (!err)
-			l5_map_zap_ring(conn, ring);
-		mutex_unlock(&conn->end[!ring].map_lock);
-		mutex_unlock(&conn->end[ring].map_lock);
+		l5_rings_unlock(conn);
 	}
+	/* until then a process may see a page where it was before */
+	if (!err)
+		l5_map_zap_ring(conn, ring);
 	l5_fill_put(&f);
 	l5_payer_put(&payer);
 	return err;
@@ -526,10 +536,18 @@ out:
 	return err;
 }
 
+/*
+ * What is queued already is brought forward if @soon, and never put off: that
+ * would be in a peer's hands.
+ */
 static void l5_idle_queue(struct l5_conn *conn, unsigned long pause, bool soon)
 {
 	bool queued;
 
+	if (soon && delayed_work_pending(&conn->drop) &&
+	    time_before_eq(READ_ONCE(conn->drop.timer.expires),
+			   jiffies + pause))
+		return;
 	refcount_inc(&conn->ref);
 	if (soon)
 		queued = !mod_delayed_work(l5_drop_wq, &conn->drop, pause);
@@ -544,8 +562,7 @@ static void l5_idle_queue(struct l5_conn *conn, unsigned long pause, bool soon)
  * l5_ring_idle_later() - a ring has got pages, or was refused some: see to it
  * @conn: the connection, with a reference
  * @pause: after so long, jiffies; 0: never
- * @soon: what is queued already may be brought forward, or put off by so long;
- *	else it comes first
+ * @soon: what is queued already is brought forward; else it comes first
  *
  * Context: any but interrupt.
  */

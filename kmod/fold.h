@@ -36,6 +36,7 @@ void l5_ring_idle_later(struct l5_conn *conn, unsigned long pause, bool soon);
 void l5_ring_hope(struct l5_sock *l5);
 u32 l5_ring_extent(const struct l5_sock *l5);
 void l5_map_extent(struct l5_sock *l5);
+void l5_rings_unlock(struct l5_conn *conn);
 bool l5_rings_trylock(struct l5_conn *conn, int first);
 
 #endif /* L5_FOLD_H */

@@ -23,7 +23,8 @@
  *
  * fork() copies no mapping: a child that used the parent's number could not be
  * told from the parent when one of them dies. A process that undoes that by
- * MADV_DOFORK has only its own end to lose.
+ * MADV_DOFORK gives its child mappings without pages, which never get any: a
+ * page of a ring is shown at many places, and children are not bounded.
  */
 #include <linux/compat.h>
 #include <linux/file.h>
@@ -36,6 +37,7 @@
 #include <net/tcp_states.h>
 
 #include "bootstrap.h"
+#include "compat.h"
 #include "conn.h"
 #include "end.h"
 #include "fold.h"
@@ -318,18 +320,22 @@ static vm_fault_t l5_map_fault(struct vm_fault *vmf)
 	struct l5_end *e = &m->conn->end[m->end];
 	vm_fault_t ret;
 
-	mutex_lock(&e->map_lock);
+	/* a task that is killed sees no answer, nor tries again */
+	if (vmf->vma->vm_mm != m->mm || mutex_lock_killable(&e->map_lock))
+		return VM_FAULT_SIGBUS;
 	ret = e->revoked ? l5_map_fill_gone(vmf, m) : l5_map_fill(vmf, m);
 	mutex_unlock(&e->map_lock);
 	return ret;
 }
 
-/* One area more, in a child by MADV_DOFORK. */
+/* One area more, in a child by MADV_DOFORK: its page tables stay empty. */
 static void l5_map_open(struct vm_area_struct *vma)
 {
 	struct l5_mapper *m = vma->vm_file->private_data;
 
 	atomic_inc(&m->areas);
+	if (vma->vm_mm != m->mm)
+		l5_vm_flags(vma, VM_WIPEONFORK | VM_DONTCOPY, 0);
 }
 
 static void l5_map_close(struct vm_area_struct *vma)
@@ -375,7 +381,8 @@ static void l5_map_state_begin(struct l5_sock *l5, struct l5_map_state *state)
 
 /*
  * Make a connection ready for being mapped by this end.
- * Return: 0, -ENOMEM, or -ENOTCONN if it is not to be mapped any more.
+ * Return: 0, -ENOMEM, -EINTR if the task is killed, or -ENOTCONN if it is not
+ * to be mapped any more.
  */
 static int l5_map_prepare(struct l5_sock *l5)
 {
@@ -392,7 +399,10 @@ static int l5_map_prepare(struct l5_sock *l5)
 		if (!page)
 			return -ENOMEM;
 	}
-	mutex_lock(&own->map_lock);
+	if (mutex_lock_killable(&own->map_lock)) {
+		err = -EINTR;
+		goto out;
+	}
 	if (own->revoked) {
 		err = -ENOTCONN;
 	} else {
@@ -407,6 +417,7 @@ static int l5_map_prepare(struct l5_sock *l5)
 	if (!err && (own->fold > L5_FOLD_LEAST ||
 		     l5_peer(l5)->fold > L5_FOLD_LEAST))
 		l5_ring_idle_later(l5->conn, l5_idle_pause(l5->ln), false);
+out:
 	if (page)
 		l5_conn_page_free(l5->conn, l5->end, page);
 	return err;

@@ -114,9 +114,11 @@ bool l5_map_few(struct l5_conn *conn)
  * @conn: the connection
  * @ring: the end that writes the ring
  *
- * Faults bring back those that are there by then.
+ * Faults bring back those that are there by then. It takes as long as an end's
+ * processes have mappings. So it has the map_lock of one end at a time: none of
+ * the other end's processes waits for that.
  *
- * Context: may sleep; under map_lock of both ends.
+ * Context: may sleep; takes map_lock of each end in turn.
  */
 void l5_map_zap_ring(struct l5_conn *conn, int ring)
 {
@@ -127,10 +129,11 @@ void l5_map_zap_ring(struct l5_conn *conn, int ring)
 	for (i = 0; i < 2; i++) {
 		struct l5_end *e = &conn->end[i];
 
-		lockdep_assert_held(&e->map_lock);
+		mutex_lock(&e->map_lock);
 		list_for_each_entry(m, &e->mappers, view.node)
 			l5_view_zap(&m->view, i == ring ? L5_MMAP_TX :
 							  L5_MMAP_RX, len);
+		mutex_unlock(&e->map_lock);
 	}
 }
 

@@ -25,10 +25,11 @@ struct l5_mapper {
 };
 
 /*
- * Pages are taken out of all mappings of both ends while faults wait. So there
- * are only so many: of a process, and processes that have an end mapped.
+ * Pages are taken out of all mappings of an end while its faults wait, and the
+ * other end's writer, too. So there are only so many: of a process, and
+ * processes that have an end mapped.
  */
-#define L5_AREAS_MAX		32
+#define L5_AREAS_MAX		16
 #define L5_MAPPERS_MAX		64
 
 void l5_mapper_died(struct l5_mapper *m, u32 *word);

@@ -306,6 +306,45 @@ TEST_F_TIMEOUT(map_fold, liars, 300)
 	self->fd[0] = self->fd[1] = -1;
 }
 
+static void *fails(void *arg)
+{
+	struct liars *l = arg;
+
+	while (!l5_load(&l->stop)) {
+		l5_store(&l->m->own->tx_lock, l->m->id);
+		l5_store(&l->m->own->tx_tail, (uint64_t)RING << 12);
+		ioctl(l->m->fd, L5_IOC_ROOM, l->m->tx_size);
+	}
+	return NULL;
+}
+
+/* A peer that asks for room in vain, and again, keeps nobody's memory. */
+TEST_F_TIMEOUT(map_fold, put_off, 300)
+{
+	struct mapping m[2];
+	struct liars l = { .m = &m[1] };
+	const int half = RING / 2;
+	pthread_t t;
+
+	ASSERT_LE(0, l5_sysctl("idle_ms", 400));
+	open_both(_metadata, self->fd, m);
+	ASSERT_TRUE(put_all(&m[0], half, 0));
+	ASSERT_TRUE(get_all(&m[1], half, 0));
+	ASSERT_EQ(0, pthread_create(&t, NULL, fails, &l));
+	EXPECT_TRUE(UNTIL(m[0].state->tx_extent <= LEAST_KB << 10));
+	ASSERT_TRUE(put_all(&m[0], half, half));
+	ASSERT_LE(half, m[0].state->tx_extent);
+	/* nor once there is a socket less */
+	mapping_close(&m[0]);
+	close(self->fd[0]);
+	self->fd[0] = -1;
+	EXPECT_TRUE(get_all(&m[1], half, half));
+	EXPECT_TRUE(UNTIL(l5_stat("rings_kb") <= 2 * LEAST_KB + ENDS_KB));
+	l5_store(&l.stop, true);
+	pthread_join(t, NULL);
+	mapping_close(&m[1]);
+}
+
 /* What a peer has pinned stays the ring's, and is counted. */
 TEST_F_TIMEOUT(map_fold, pinned, 120)
 {
@@ -345,7 +384,7 @@ TEST_F_TIMEOUT(map_fold, areas, 120)
 		if (p[i] == MAP_FAILED)
 			EXPECT_EQ(ENOMEM, errno);
 	}
-	EXPECT_EQ(32, n);
+	EXPECT_EQ(16, n);
 	ASSERT_EQ(0, munmap(p[0], MAP_PAGE));
 	p[0] = mmap(NULL, MAP_PAGE, PROT_READ, MAP_SHARED, self->fd[0],
 		    L5_MMAP_PEER);
@@ -374,7 +413,8 @@ TEST_F_TIMEOUT(map_fold, children, 300)
 		p = mmap(NULL, MAP_PAGE, PROT_READ, MAP_SHARED, self->fd[e],
 			 L5_MMAP_PEER);
 		ASSERT_NE(MAP_FAILED, p);
-		ASSERT_EQ(0, madvise(p, MAP_PAGE, MADV_DOFORK));
+		if (madvise(p, MAP_PAGE, MADV_DOFORK) && errno == EINVAL)
+			SKIP(return, "this kernel gives a child no such thing");
 		for (i = 0; i < CHILDREN; i++) {
 			pid[i] = fork();
 			ASSERT_LE(0, pid[i]);

@@ -12,7 +12,7 @@
  *   NO_LESS     a writer uses one page less than there are
  *   NO_HEAD     the pages that stay are those from the reader's place on
  *   NO_ZAP      more pages: processes lose those that moved
- *   NO_CLEAR    fewer pages: the same
+ *   NO_CLEAR    fewer pages: no process has those that go
  *   NO_FAULTS   no fault while places change their pages
  *   NO_EMPTY    a ring loses pages only if it is empty
  *   NO_TAIL     the page that stays is the one of the writer's place
@@ -191,6 +191,42 @@ inline free(first) {
 	}
 }
 
+/* One end after the other, each with the lock of its faults. */
+inline zap_all() {
+	lock_maps();
+	zap(0);
+	zap(1);
+	unlock_maps();
+	lock_maps();
+	zap(2);
+	unlock_maps()
+}
+
+/* Has a process one of the pages behind the two places from @first on? */
+inline look_at_tables(first) {
+	d_step {
+		seen = 0;
+		n = 0;
+		do
+		:: n < 3 ->
+			z = 0;
+			do
+			:: z < PLACES ->
+				seen = (pt[n].at[z] != NONE &&
+				  (pt[n].at[z] == page[(first + 2) % PLACES] ||
+				   pt[n].at[z] == page[(first + 3) % PLACES])
+				  -> 1 : seen);
+				z++
+			:: else -> break
+			od;
+			n++
+		:: else -> break
+		od;
+		n = 0;
+		z = 0
+	}
+}
+
 inline unfold() {
 	kernel = 1;
 	lock_maps();
@@ -201,12 +237,10 @@ inline unfold() {
 #endif
 	add(first);
 	spread(first, 4);
-#ifndef NO_ZAP
-	zap(0);
-	zap(1);
-	zap(2);
-#endif
 	unlock_maps();
+#ifndef NO_ZAP
+	zap_all();
+#endif
 	set_extent();
 	first = 0;
 	kernel = 0
@@ -281,10 +315,13 @@ proctype reader()
 proctype idle()
 {
 	byte z, n, first, from[PLACES];
+	bit seen;
 
 	do
 	:: tail == TOTAL && head == TOTAL -> break
 	:: fold == 4 ->
+		/* nobody waits for a process that has much mapped */
+		zap_all();
 #ifndef NO_LOCK
 		/* a word that says anything is left for another time */
 		if
@@ -297,19 +334,18 @@ proctype idle()
 		first = (first + 1) % PLACES;
 #endif
 		lock_maps();
+#ifndef NO_CLEAR
+		/* a fault may have brought them back */
+		look_at_tables(first);
+#endif
 		if
 #ifdef NO_EMPTY
-		:: true ->
+		:: !seen ->
 #else
-		:: head == tail ->
+		:: head == tail && !seen ->
 #endif
 			free(first);
 			spread(first, 2);
-#ifndef NO_CLEAR
-			zap(0);
-			zap(1);
-			zap(2);
-#endif
 #ifndef NO_EXTENT
 			set_extent()
 #endif
@@ -317,6 +353,7 @@ proctype idle()
 		fi;
 		unlock_maps();
 		first = 0;
+		seen = 0;
 #ifndef NO_LOCK
 		lock = 0
 #endif
