@@ -63,6 +63,7 @@ static void conn_join(struct l5_stream *c)
 
 	if (b && m && m->mailbox && l5_mailbox_mine(b) &&
 	    l5_mailbox_join(b, c, m->mailbox - 1))
+		/* AZ, pairs with BA: the byte is in the box first */
 		l5_store_release(&c->byte, m->mailbox);
 }
 
@@ -79,6 +80,7 @@ static bool conn_show(struct l5_stream *c, struct l5_map *m)
 	l5_sigs_block(&sigs);
 	if (!pthread_mutex_trylock(&c->tx.mutex)) {
 		if (!pthread_mutex_trylock(&c->rx.mutex)) {
+			/* AZ, pairs with BA */
 			l5_store_release(&c->map, m);
 			shown = true;
 			pthread_mutex_unlock(&c->rx.mutex);
@@ -119,11 +121,15 @@ static void conn_try(struct l5_stream *c)
 	else
 		later = err == ENOTCONN;
 	l5_store(&c->laters, later);
-	/* the map, then the reason, then that it is settled */
+	/* AZ, pairs with BA: the map, the reason, then that it is settled */
 	l5_store_release(&c->why, err);
 	l5_store_release(&c->later, later);
 	if (m) {
-		/* with l5_mailbox_attach(), and with l5_set_wait() */
+		/*
+		 * BD, pairs with itself in l5_mailbox_attach() and in
+		 * l5_set_wait(): the map is shown, then it is looked what is
+		 * wished. One of both finds what the other said.
+		 */
 		l5_mb();
 		conn_wait_set(c, &m->tx_adapt);
 		conn_wait_set(c, &m->rx_adapt);
@@ -146,8 +152,10 @@ struct l5_map *l5_stream_later(struct l5_stream *c, bool now)
 	} else if (!__atomic_exchange_n(&c->trying, 1, __ATOMIC_ACQUIRE)) {
 		if (!l5_load(&c->map) && l5_load(&c->later))
 			conn_try(c);
+		/* pairs with the exchange above */
 		l5_store_release(&c->trying, 0);
 	}
+	/* BA, pairs with AZ */
 	return l5_load_acquire(&c->map);
 }
 
@@ -206,6 +214,7 @@ static bool conn_begin(struct l5_stream *c, uint32_t was, uint32_t now)
 	mine = l5_cmpxchg(&c->life, was, now | L5_LIFE_BUSY);
 	if (mine) {
 		conn_renew(c, &old);
+		/* AZ, pairs with BA: nothing of the parent's is left */
 		l5_store_release(&c->life, now);
 	}
 	l5_sigs_restore(&sigs);
@@ -226,6 +235,7 @@ struct l5_map *l5_stream_settle(struct l5_stream *c)
 	l5_map_live();
 	now = l5_load(l5_map_life);
 	for (;;) {
+		/* BA, pairs with AZ */
 		was = l5_load_acquire(&c->life);
 		if (was == now || conn_begin(c, was, now))
 			break;
@@ -306,6 +316,7 @@ bool l5_stream_mapped(struct l5_stream *c)
 	struct l5_map *m = l5_stream_map(c);
 	int why;
 
+	/* BA, pairs with AZ; so do the next two */
 	if (!m && l5_load_acquire(&c->later))
 		m = l5_stream_later(c, true);
 	if (m)
@@ -335,6 +346,7 @@ int l5_mailbox_attach(struct l5_mailbox *b, struct l5_stream *c)
 		errno = EBUSY;
 		return -1;
 	}
+	/* BD, pairs with itself in conn_try() */
 	l5_mb();
 	conn_join(c);
 	return 0;
@@ -343,6 +355,7 @@ int l5_mailbox_attach(struct l5_mailbox *b, struct l5_stream *c)
 int l5_stream_mailbox(struct l5_stream *c)
 {
 	l5_stream_map(c);
+	/* BA, pairs with AZ */
 	return (int)l5_load_acquire(&c->byte) - 1;
 }
 
@@ -365,7 +378,7 @@ void l5_set_wait(struct l5_stream *c, int spin_us, int yields)
 
 	l5_store(&c->yields, yields < -1 ? -1 : yields);
 	l5_store(&c->spin_us, spin_us < -1 ? -1 : spin_us);
-	/* with conn_try() */
+	/* BD, pairs with itself in conn_try() */
 	l5_mb();
 	m = l5_stream_map(c);
 	if (m) {

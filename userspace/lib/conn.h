@@ -93,6 +93,7 @@ static inline struct l5_map *l5_stream_map(struct l5_stream *c)
 {
 	struct l5_map *m;
 
+	/* BA, pairs with AZ: of this life, then its map */
 	if (l5_unlikely(l5_load_acquire(&c->life) != l5_load(l5_map_life)))
 		return l5_stream_settle(c);
 	m = l5_load_acquire(&c->map);

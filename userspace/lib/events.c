@@ -67,6 +67,7 @@ static struct l5_mailbox *event_box(const struct l5_event *e)
 {
 	struct l5_mailbox *b = l5_load(&e->conn->box);
 
+	/* BA, pairs with AZ */
 	if (!b || !l5_load_acquire(&e->conn->byte) ||
 	    e->events & (POLLOUT | POLLWRNORM) || !l5_mailbox_mine(b))
 		return NULL;

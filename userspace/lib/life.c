@@ -60,6 +60,7 @@ static void l5_map_env_lock(struct l5_sigs *sigs)
 
 static void l5_map_env_unlock(const struct l5_sigs *sigs)
 {
+	/* pairs with the exchange in l5_map_env_lock() */
 	l5_store_release(&l5_map_env.lock, 0);
 	l5_sigs_restore(sigs);
 }
@@ -86,6 +87,7 @@ int l5_map_live(void)
 		}
 		l5_adapt_calibrate();
 		l5_map_env.ready = 1;
+		/* AZ, pairs with BA: what was calibrated is there, too */
 		__atomic_store_n(&l5_map_life, word, __ATOMIC_RELEASE);
 	}
 	word = (uint32_t *)(uintptr_t)l5_map_life;

@@ -13,8 +13,8 @@
 
 /*
  * The header at a position that may be out of date without the lock: then other
- * threads have read on, and it is payload, even such as is being written.
- * Acquire, so that what is read after it is later.
+ * threads have read on, and it is payload, even such as is being written. B,
+ * pairs with A: what is read after it is later.
  */
 static inline __attribute__((no_sanitize("thread")))
 uint64_t l5_map_glance(const __u64 *slot)
@@ -98,6 +98,7 @@ static inline bool l5_map_rx_since(const struct l5_map *m, uint64_t end)
  */
 static inline bool l5_map_rx_ask(const struct l5_map *m)
 {
+	/* P: the flag is looked at, then the ring */
 	return l5_load_acquire(&m->state->flags) & L5_MAP_RX_STOP;
 }
 
@@ -139,8 +140,8 @@ static inline bool l5_map_writable(const struct l5_map *m)
 #define L5_READY_ASK		(L5_READY_ASK_IN | L5_READY_ASK_OUT)
 
 /*
- * The flags of the end's state page, for l5_map_ready_by(). Before the ring:
- * what was published before the end comes first.
+ * The flags of the end's state page, for l5_map_ready_by(). P, before the look
+ * at the ring: what was published before the end comes first.
  */
 static inline uint32_t l5_map_flags(const struct l5_map *m)
 {

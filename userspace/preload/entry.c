@@ -33,6 +33,7 @@ struct fd_entry *fd_entry_make(int fd)
 	if (!fd_own_begin())
 		return NULL;
 	c = fd_memory(len);
+	/* AZ, pairs with BA: the memory, which is zeros, then where it is */
 	if (c && !atomic_compare_exchange_strong(&fd_chunks[fd >>
 							    FD_CHUNK_BITS],
 						 &old, c)) {

@@ -177,6 +177,7 @@ static inline bool ep_trylock(struct ep *ep)
 {
 	int nobody = 0;
 
+	/* pairs with the store in ep_unlock() */
 	return atomic_compare_exchange_strong_explicit(&ep->busy, &nobody, 1,
 						       memory_order_acquire,
 						       memory_order_relaxed);

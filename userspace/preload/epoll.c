@@ -124,6 +124,7 @@ static void ep_end(struct ep *ep)
 
 void ep_unlock(struct ep *ep)
 {
+	/* BF, pairs with itself: given back, then is it closed? */
 	atomic_store_explicit(&ep->busy, 0, memory_order_seq_cst);
 	/* closed meanwhile, by a thread that found it taken */
 	if (l5_likely(atomic_load(&ep->fd) >= 0 || !ep->bucket) ||

@@ -228,7 +228,7 @@ static int ctl_later(struct ep *ep, int op, int fd,
 		ep->later[ep->laters] = r;
 		atomic_fetch_add(&ep->laters, 1);
 	}
-	/* a thread that goes to sleep sees it, or we see the sleeper */
+	/* BE, pairs with itself: a thread that sleeps sees it, or we it */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load(&ep->sleepers) || atomic_load(&ep->eager))
 		reg_tell(ep, r);

@@ -148,6 +148,7 @@ static inline struct fd_entry *fd_entry(int fd)
 
 	if (l5_unlikely((unsigned int)fd >= FD_CHUNK * FD_CHUNKS))
 		return NULL;
+	/* BA, pairs with AZ */
 	c = atomic_load_explicit(&fd_chunks[fd >> FD_CHUNK_BITS],
 				 memory_order_acquire);
 	return c ? &c[fd & (FD_CHUNK - 1)] : NULL;
@@ -155,6 +156,7 @@ static inline struct fd_entry *fd_entry(int fd)
 
 static inline uintptr_t fd_entry_word(const struct fd_entry *e)
 {
+	/* BA, pairs with AZ */
 	return e ? atomic_load_explicit(&e->word, memory_order_acquire) : 0;
 }
 

@@ -169,9 +169,11 @@ static struct l5_stats_proc *part(void)
 	copy_text(p->name, program_invocation_short_name, sizeof(p->name));
 	if (!atomic_compare_exchange_strong(&own, &old, p)) {
 		/* another thread was first */
+		/* AZ, pairs with the exchange in change() */
 		l5_store_release(&p->state, L5_STATS_FREE);
 		return old;
 	}
+	/* AZ, pairs with BA in the program that shows them */
 	l5_store_release(&p->state, L5_STATS_OPEN);
 	return p;
 }
@@ -371,6 +373,7 @@ struct l5_stats_sock *stats_mapped(int fd, enum l5_side side, int transport,
 	if (s) {
 		fill(s, fd, side, L5_STATS_HOW_MAPPED, 0, early);
 		s->transport = transport;
+		/* AZ, pairs with BA in the program that shows them */
 		l5_store_release(&s->state, L5_STATS_OPEN);
 		return s;
 	}
@@ -388,6 +391,7 @@ void stats_unmapped(int fd, enum l5_side side, enum l5_stats_how how, int arg,
 
 	if (s) {
 		fill(s, fd, side, how, arg, early);
+		/* AZ, pairs with BA in the program that shows them */
 		l5_store_release(&s->state, how == L5_STATS_HOW_CLOSED ?
 					    L5_STATS_CLOSED : L5_STATS_OPEN);
 	} else if (p) {
@@ -409,6 +413,7 @@ void stats_cancel(struct l5_stats_sock *s)
 	if (!s || !change(&s->state, L5_STATS_OPEN, L5_STATS_BUSY))
 		return;
 	wipe(s);
+	/* AZ, pairs with the exchange in change() */
 	l5_store_release(&s->state, L5_STATS_FREE);
 }
 

@@ -127,6 +127,7 @@ static void sock_stale(struct fd_entry *e, int fd, struct sock *s)
 /* The use is published: the rest, where there are special terms. */
 static bool on_terms(void)
 {
+	/* AI, pairs with fd_settle() */
 	if (users_fenced())
 		atomic_thread_fence(memory_order_seq_cst);
 	return !sandbox_careful();

@@ -347,10 +347,14 @@ static void print_proc(struct l5_stats_proc *p)
 /* A copy of a process's part, or NULL if there is none. */
 static struct l5_stats_proc *copy_of(int i)
 {
+	const struct l5_stats_proc *part = (const void *)file->part[i];
 	static struct l5_stats_proc p;
 
-	memcpy(&p, file->part[i], sizeof(p));
-	return p.state == L5_STATS_OPEN ? &p : NULL;
+	/* BA, pairs with AZ */
+	if (__atomic_load_n(&part->state, __ATOMIC_ACQUIRE) != L5_STATS_OPEN)
+		return NULL;
+	memcpy(&p, part, sizeof(p));
+	return &p;
 }
 
 static void print_all(void)
