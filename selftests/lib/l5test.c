@@ -279,6 +279,20 @@ long long l5_number(const char *path)
 	return v;
 }
 
+long long l5_memory_kb(const char *name)
+{
+	FILE *f = fopen("/proc/meminfo", "re");
+	char key[64];
+	long long v, r = -1;
+
+	while (f && fscanf(f, "%63[^:]: %lld%*[^\n]\n", key, &v) == 2)
+		if (!strcmp(key, name))
+			r = v;
+	if (f)
+		fclose(f);
+	return r;
+}
+
 long long l5_references(void)
 {
 	return l5_number("/sys/module/af_l5/refcnt");

@@ -37,6 +37,9 @@ int l5_transport(int fd);
 /* A line of /proc/net/l5_stat; -1 without it. */
 long long l5_stat(const char *name);
 
+/* A line of /proc/meminfo; -1 without it. */
+long long l5_memory_kb(const char *name);
+
 /* Write to /proc/sys/net/l5/@name; the value before, or -1. */
 long l5_sysctl(const char *name, long value);
 

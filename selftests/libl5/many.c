@@ -41,20 +41,6 @@ static long lines_of(const char *path)
 	return n;
 }
 
-static long memory_kb(const char *name)
-{
-	char key[64];
-	FILE *f = fopen("/proc/meminfo", "re");
-	long v, r = -1;
-
-	while (f && fscanf(f, "%63[^:]: %ld%*[^\n]\n", key, &v) == 2)
-		if (!strcmp(key, name))
-			r = v;
-	if (f)
-		fclose(f);
-	return r;
-}
-
 FIXTURE(libl5_many)
 {
 	struct both *b;
@@ -66,7 +52,7 @@ FIXTURE_SETUP(libl5_many)
 	struct rlimit nofile = { 2 * COUNT + 100, 2 * COUNT + 100 };
 
 	l5_or_skip();
-	self->n = memory_kb("MemTotal") < 3500000 ? SMALL : COUNT;
+	self->n = l5_memory_kb("MemTotal") < 3500000 ? SMALL : COUNT;
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &nofile));
 	self->b = calloc(self->n, sizeof(*self->b));
 	ASSERT_NE(NULL, self->b);
@@ -111,7 +97,7 @@ static long each_kb(int n)
 
 TEST_F_TIMEOUT(libl5_many, idle, 900)
 {
-	long maps, used = memory_kb("MemAvailable");
+	long maps, used = l5_memory_kb("MemAvailable");
 	int i, listener, n = self->n;
 	struct place at;
 
@@ -135,7 +121,7 @@ TEST_F_TIMEOUT(libl5_many, idle, 900)
 		}
 	}
 	maps = lines_of("/proc/self/maps");
-	used -= memory_kb("MemAvailable");
+	used -= l5_memory_kb("MemAvailable");
 	TH_LOG("%ld mappings; %ld KiB a connection, rings and control %ld KiB",
 	       maps, used / n, each_kb(n));
 	EXPECT_GT(MAPPINGS / (COUNT / n), maps);

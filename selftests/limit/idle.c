@@ -17,26 +17,12 @@
 #define COUNT		10000
 #define KIB_EACH	40
 
-static long long memory_kb(const char *name)
-{
-	FILE *f = fopen("/proc/meminfo", "re");
-	char key[64];
-	long long v, r = -1;
-
-	while (f && fscanf(f, "%63[^:]: %lld%*[^\n]\n", key, &v) == 2)
-		if (!strcmp(key, name))
-			r = v;
-	if (f)
-		fclose(f);
-	return r;
-}
-
 /* What the system could still give, caches aside. */
 static long long available(void)
 {
 	sh("sync; echo 3 >/proc/sys/vm/drop_caches");
 	usleep(500000);
-	return memory_kb("MemAvailable");
+	return l5_memory_kb("MemAvailable");
 }
 
 FIXTURE(limit_idle)
@@ -46,7 +32,7 @@ FIXTURE(limit_idle)
 FIXTURE_SETUP(limit_idle)
 {
 	l5_or_skip();
-	if (memory_kb("MemTotal") < 3500000)
+	if (l5_memory_kb("MemTotal") < 3500000)
 		_exit(255);
 }
 
