@@ -149,7 +149,9 @@ static struct l5_mapper *l5_mapper_get(struct l5_sock *l5)
 	struct l5_mapper *m, *fresh;
 	bool enough = false;
 
-	mutex_lock(&e->map_lock);
+	/* with mmap_lock held, for which all threads of the process wait */
+	if (mutex_lock_killable(&e->map_lock))
+		return ERR_PTR(-EINTR);
 	m = l5_mapper_old(e);
 	mutex_unlock(&e->map_lock);
 	if (m)
@@ -157,7 +159,10 @@ static struct l5_mapper *l5_mapper_get(struct l5_sock *l5)
 	fresh = l5_mapper_alloc();
 	if (IS_ERR(fresh))
 		return fresh;
-	mutex_lock(&e->map_lock);
+	if (mutex_lock_killable(&e->map_lock)) {
+		fput(fresh->view.file);
+		return ERR_PTR(-EINTR);
+	}
 	m = l5_mapper_old(e);
 	if (!m)
 		enough = l5_mappers_enough(e);
