@@ -56,6 +56,7 @@ void word_put(uintptr_t word)
 
 bool entry_empty(struct fd_entry *e)
 {
+	/* BA, pairs with AZ */
 	return !atomic_load_explicit(&e->word, memory_order_acquire) &&
 	       !atomic_load_explicit(&e->reg, memory_order_relaxed);
 }

@@ -218,6 +218,7 @@ void sock_done(void)
 	unsigned int d = atomic_load_explicit(&u->depth,
 					      memory_order_relaxed) - 1;
 
+	/* AZ, pairs with BA in user_inside(), and in reap() */
 	atomic_store_explicit(&u->used[d], NULL, memory_order_release);
 	atomic_signal_fence(memory_order_seq_cst);
 	atomic_store_explicit(&u->depth, d, memory_order_relaxed);

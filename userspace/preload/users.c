@@ -167,6 +167,7 @@ bool fd_own_begin(void)
 		atomic_signal_fence(memory_order_seq_cst);
 	if (l5_likely(!sandbox_careful()))
 		return true;
+	/* AZ, pairs with BA: what was done comes before it is over */
 	atomic_store_explicit(&u->own, n, memory_order_release);
 	return false;
 }
@@ -176,6 +177,7 @@ void fd_own_end(void)
 	struct user *u = fd_me;
 	unsigned int n = atomic_load_explicit(&u->own, memory_order_relaxed);
 
+	/* AZ, pairs with BA */
 	atomic_store_explicit(&u->own, n - 1, memory_order_release);
 }
 
@@ -183,6 +185,7 @@ static bool user_inside(const struct user *u)
 {
 	int i;
 
+	/* BA, pairs with AZ; so does the next */
 	if (atomic_load(&u->own))
 		return true;
 	for (i = 0; i < NEST; i++)
