@@ -105,6 +105,18 @@ static inline bool shim_pair(enum kind kind, int *a, int *b)
 	return *b >= 0;
 }
 
+/* A byte there and one back, @n times. */
+static inline bool shim_trips(int a, int b, int n)
+{
+	char c;
+
+	while (n--)
+		if (write(a, "w", 1) != 1 || read(b, &c, 1) != 1 ||
+		    write(b, "v", 1) != 1 || read(a, &c, 1) != 1)
+			return false;
+	return true;
+}
+
 /* How many connection ends has this process mapped? */
 static inline int shim_maps(void)
 {

@@ -19,23 +19,12 @@ __attribute__((constructor(101))) static void no_number(void)
 	setenv("L5_MAP_AFTER", "", 0);
 }
 
-static bool trips(int a, int b, int n)
-{
-	char c;
-
-	while (n--)
-		if (write(a, "w", 1) != 1 || read(b, &c, 1) != 1 ||
-		    write(b, "v", 1) != 1 || read(a, &c, 1) != 1)
-			return false;
-	return true;
-}
-
 /* Of both ends, how many are mapped after so many trips? The end, then. */
 static int mapped_after(int n)
 {
 	int a, b, maps;
 
-	if (!shim_pair(L5, &a, &b) || !trips(a, b, n))
+	if (!shim_pair(L5, &a, &b) || !shim_trips(a, b, n))
 		return -1;
 	maps = shim_maps();
 	close(a);
@@ -48,11 +37,11 @@ SHIM_TEST(first)
 	int a, b, n;
 
 	ASSERT_TRUE(shim_pair(L5, &a, &b));
-	ASSERT_TRUE(trips(a, b, SHORT));
+	ASSERT_TRUE(shim_trips(a, b, SHORT));
 	EXPECT_EQ(0, shim_maps());
 	/* nothing is known of others: once it would have paid */
 	for (n = 0; n < NEVER && shim_maps() < 2; n += SHORT)
-		ASSERT_TRUE(trips(a, b, SHORT));
+		ASSERT_TRUE(shim_trips(a, b, SHORT));
 	EXPECT_EQ(2, shim_maps());
 	close(a);
 	close(b);

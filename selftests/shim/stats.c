@@ -24,17 +24,6 @@ enum {
 
 /* The programs that are run, one a name */
 
-static bool rounds(int a, int b, int n)
-{
-	char c;
-
-	while (n--)
-		if (write(a, "w", 1) != 1 || read(b, &c, 1) != 1 ||
-		    write(b, "v", 1) != 1 || read(a, &c, 1) != 1)
-			return false;
-	return true;
-}
-
 /* For ends() */
 static void tell(int a, int b)
 {
@@ -47,7 +36,7 @@ static int echo(enum kind kind, int n)
 {
 	int a, b;
 
-	if (!shim_pair(kind, &a, &b) || !rounds(a, b, n))
+	if (!shim_pair(kind, &a, &b) || !shim_trips(a, b, n))
 		return 99;
 	tell(a, b);
 	close(a);
@@ -67,7 +56,7 @@ static int to_tcp(void)
 	if (a < 0 || connect(a, (struct sockaddr *)&sa, sizeof(sa)))
 		return 98;
 	b = accept(l, NULL, NULL);
-	if (b < 0 || !rounds(a, b, ROUNDS))
+	if (b < 0 || !shim_trips(a, b, ROUNDS))
 		return 97;
 	tell(a, b);
 	return STATUS;
@@ -79,7 +68,7 @@ static int lowat(void)
 
 	if (!shim_pair(L5, &a, &b) ||
 	    setsockopt(a, SOL_SOCKET, SO_RCVLOWAT, &two, sizeof(two)) ||
-	    write(b, "many bytes", 10) != 10 || !rounds(a, b, ROUNDS))
+	    write(b, "many bytes", 10) != 10 || !shim_trips(a, b, ROUNDS))
 		return 99;
 	tell(a, b);
 	return STATUS;
@@ -95,7 +84,7 @@ static int fallbacks(void)
 	int a, b, two = 2, i;
 	char c;
 
-	if (!shim_pair(L5, &a, &b) || !rounds(a, b, ROUNDS) ||
+	if (!shim_pair(L5, &a, &b) || !shim_trips(a, b, ROUNDS) ||
 	    write(b, "p", 1) != 1)
 		return 99;
 	for (i = 0; i < 3; i++)
@@ -119,7 +108,7 @@ static int polls(void)
 	char c;
 	int a, b, i;
 
-	if (!shim_pair(L5, &a, &b) || !rounds(a, b, ROUNDS))
+	if (!shim_pair(L5, &a, &b) || !shim_trips(a, b, ROUNDS))
 		return 99;
 	p.fd = b;
 	for (i = 0; i < ROUNDS; i++)
@@ -152,7 +141,7 @@ static int waits_for(void *(*sender)(void *fd))
 	int a, b;
 	char c;
 
-	if (!shim_pair(L5, &a, &b) || !rounds(a, b, ROUNDS) ||
+	if (!shim_pair(L5, &a, &b) || !shim_trips(a, b, ROUNDS) ||
 	    pthread_create(&thread, NULL, sender, &a) || read(b, &c, 1) != 1 ||
 	    pthread_join(thread, &failed) || failed)
 		return 99;
@@ -283,10 +272,10 @@ static int at_once(void)
 	int a[OPEN], b[OPEN], i;
 
 	for (i = 0; i < OPEN; i++)
-		if (!shim_pair(L5, &a[i], &b[i]) || !rounds(a[i], b[i], 10))
+		if (!shim_pair(L5, &a[i], &b[i]) || !shim_trips(a[i], b[i], 10))
 			return 99;
 	for (i = 0; i < OPEN; i++)
-		if (!rounds(a[i], b[i], 10))
+		if (!shim_trips(a[i], b[i], 10))
 			return 98;
 	return STATUS;
 }
