@@ -376,7 +376,7 @@ class Machine:
 
     def sh(self, command, timeout=60, check=True):
         r = self.do.shell(command, timeout=timeout)
-        if check and r['code']:
+        if check and r['code'] != 0:
             raise Failed(f'{self.name}: {command}: {r["code"]} {r["err"]}')
         return r
 
