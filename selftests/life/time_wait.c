@@ -85,27 +85,35 @@ static void *second(void *arg)
 	return (void *)(long)(n ? errno : 0);
 }
 
-/* Sockets in a state whose local and remote port are these, 0 for any. */
-static int count(int state, int local, int remote)
+enum { ST_TIME_WAIT = 6 };
+
+/* Sockets between two ports: all; the client's, the server's in TIME_WAIT */
+struct between {
+	int all, client, server;
+};
+
+/* In one go: the kernel looks through all of its table each time. */
+static struct between count(int client, int server)
 {
+	struct between n = { 0 };
 	unsigned int l, r, st;
 	char line[512];
-	int n = 0;
+	bool first, second;
 	FILE *f = fopen("/proc/net/tcp", "re");
 
 	while (f && fgets(line, sizeof(line), f)) {
 		if (sscanf(line, " %*d: %*8x:%x %*8x:%x %x", &l, &r, &st) != 3)
 			continue;
-		n += (!state || (int)st == state) &&
-		     (!local || (int)l == local) &&
-		     (!remote || (int)r == remote);
+		first = (int)l == client && (int)r == server;
+		second = (int)l == server && (int)r == client;
+		n.all += first || second;
+		n.client += first && st == ST_TIME_WAIT;
+		n.server += second && st == ST_TIME_WAIT;
 	}
 	if (f)
 		fclose(f);
 	return n;
 }
-
-enum { ST_TIME_WAIT = 6 };
 
 /*
  * All is over between two ports but a TIME_WAIT of one of them: whose? 1 the
@@ -114,14 +122,12 @@ enum { ST_TIME_WAIT = 6 };
 static int settles(int client, int server)
 {
 	int64_t end = l5_now_ms() + WAIT_MS;
-	int all, c, s;
+	struct between n;
 
 	do {
-		all = count(0, client, server) + count(0, server, client);
-		c = count(ST_TIME_WAIT, client, server);
-		s = count(ST_TIME_WAIT, server, client);
-		if (all == c + s)
-			return !!c + 2 * !!s;
+		n = count(client, server);
+		if (n.all == n.client + n.server)
+			return !!n.client + 2 * !!n.server;
 		usleep(1000);
 	} while (l5_now_ms() < end);
 	return -1;
