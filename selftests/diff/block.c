@@ -15,7 +15,7 @@ static void send_5(struct ctx *c)
 
 /*
  * A machine that is emulated may have ticks to make up for: time-outs are
- * 150 ms, and half of that is waiting enough.
+ * 300 ms, and half of that is waiting enough.
  */
 static void timeout_ms(int fd, int opt, int ms)
 {
@@ -105,10 +105,10 @@ SCENARIO(receive_timeout)
 	int n;
 
 	pair(c);
-	timeout_ms(c->a, SO_RCVTIMEO, 150);
+	timeout_ms(c->a, SO_RCVTIMEO, 300);
 	t = l5_now_ms();
 	R(recv(c->a, buf, 9, 0));
-	N(l5_now_ms() - t >= 75);
+	N(l5_now_ms() - t >= 150);
 	R(read(c->a, buf, 9));
 	R(recvmsg(c->a, &m, 0));
 	R(recv(c->a, buf, 9, MSG_PEEK));
@@ -117,7 +117,7 @@ SCENARIO(receive_timeout)
 	/* What came so far, not an error. */
 	t = l5_now_ms();
 	n = R(recv(c->a, buf, 9, MSG_WAITALL));
-	N(l5_now_ms() - t >= 75);
+	N(l5_now_ms() - t >= 150);
 	D(buf, n);
 	R(recv(c->a, buf, 9, MSG_WAITALL));
 	timeout_ms(c->a, SO_RCVTIMEO, 0);
@@ -133,15 +133,15 @@ SCENARIO(send_timeout)
 
 	pair(c);
 	l5_fill(p, 8 * BIG, 0);
-	timeout_ms(c->a, SO_SNDTIMEO, 150);
+	timeout_ms(c->a, SO_SNDTIMEO, 300);
 	t = l5_now_ms();
 	n = send(c->a, p, 8 * BIG, 0);
 	V("a part", "%d", n > 0 && n < 8 * BIG);
-	N(l5_now_ms() - t >= 75);
+	N(l5_now_ms() - t >= 150);
 	R(fill_up(c->a) >= 0);
 	t = l5_now_ms();
 	R(send(c->a, p, 100, 0));
-	N(l5_now_ms() - t >= 75);
+	N(l5_now_ms() - t >= 150);
 	R(drain(c->b, n, 0));
 }
 
@@ -150,10 +150,10 @@ SCENARIO(accept_timeout)
 	int l = listener(c, 4);
 	int64_t t;
 
-	timeout_ms(l, SO_RCVTIMEO, 150);
+	timeout_ms(l, SO_RCVTIMEO, 300);
 	t = l5_now_ms();
 	R(accept(l, NULL, NULL));
-	N(l5_now_ms() - t >= 75);
+	N(l5_now_ms() - t >= 150);
 }
 
 SCENARIO(interrupted)
