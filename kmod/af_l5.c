@@ -23,7 +23,6 @@
 #include "opts.h"
 #include "poll.h"
 #include "proc.h"
-#include "rdma/rdma.h"
 #include "revoke.h"
 #include "sock.h"
 #include "sockopt.h"
@@ -33,9 +32,6 @@
 #include "tcp.h"
 #include "transport.h"
 #include "unix.h"
-#ifdef L5_TEST_TRANSPORT
-#include "../selftests/far/thread.h"
-#endif
 
 static bool l5_refuse;
 module_param_named(refuse, l5_refuse, bool, 0644);
@@ -124,19 +120,8 @@ static const struct l5_boot_ops *const l5_families[L5PROTO_MAX] = {
 	[L5PROTO_UNIX]	= &l5_unix_boot,
 };
 
-/*
- * The transports to other hosts, in the order in which they are asked. A
- * transport to be added is one more line here.
- */
-static const struct l5_transport_ops *const l5_transports[] = {
-#ifdef L5_WITH_RDMA
-	&l5_rdma_transport,
-#endif
-#ifdef L5_TEST_TRANSPORT
-	&l5_thread_transport,
-#endif
-	NULL
-};
+/* No transport to other hosts, unless the build has one. */
+const struct l5_transport_ops *const l5_transports[] __weak = { NULL };
 
 static int l5_create(struct net *net, struct socket *sock, int protocol,
 		     int kern)

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * AF_L5: the list of transports to other hosts, for calls that have to go
- * through all of them. af_l5.c says which there are.
+ * through all of them.
  */
 #include "transport.h"
 
 /* Constant once the module is there; ends with NULL. */
-static const struct l5_transport_ops *const *l5_transports;
+static const struct l5_transport_ops *const *l5_list;
 
 #define l5_for_each_transport(p)					\
-	for ((p) = l5_transports; *(p); (p)++)
+	for ((p) = l5_list; *(p); (p)++)
 
 /* Undo what the transports before @end have begun, the last one first. */
 #define l5_undo_transports(end, what, ...)				\
 	do {								\
 		const struct l5_transport_ops *const *__p = (end);	\
 									\
-		while (__p-- != l5_transports)				\
+		while (__p-- != l5_list)				\
 			(*__p)->what(__VA_ARGS__);			\
 	} while (0)
 
@@ -38,7 +38,7 @@ static const struct l5_transport_ops *const *l5_transports_end(void)
  */
 void __init l5_transport_list(const struct l5_transport_ops *const *list)
 {
-	l5_transports = list;
+	l5_list = list;
 }
 
 /**

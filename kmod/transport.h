@@ -113,6 +113,13 @@ struct l5_transport_ops {
 	void (*get_info)(struct l5_sock *l5, struct l5_rdma_info *info);
 };
 
+/*
+ * The transports that a build has: see rdma/list.c. Without such a file there
+ * are none. af_l5.c hands it to transport.c, which stands below all transports
+ * and so does not name it.
+ */
+extern const struct l5_transport_ops *const l5_transports[];
+
 /* transport.c */
 void l5_transport_list(const struct l5_transport_ops *const *list);
 int l5_transport_init(void);

@@ -18,6 +18,7 @@
  *   candidate.c  sockets that may be asked, and questions that came too early
  *   cm.c         asking and answering, and the wire as its end sees it
  *   transport.c  RDMA as sockets see it
+ *   list.c       the transports that the module has
  *
  * Objects
  *
@@ -50,8 +51,6 @@
 #include "../deny.h"
 #include "../rendezvous.h"
 #include "../far/far.h"
-
-#ifdef L5_WITH_RDMA
 
 #include <rdma/rdma_cm.h>
 
@@ -405,7 +404,5 @@ void l5_cm_accepted(struct l5_sock *l5, struct l5_sock *listener,
 
 /* transport.c */
 extern const struct l5_transport_ops l5_rdma_transport;
-
-#endif /* L5_WITH_RDMA */
 
 #endif /* L5_RDMA_H */

@@ -44,7 +44,6 @@
 
 #include "../../kmod/bootstrap.h"
 #include "../../kmod/far/far.h"
-#include "thread.h"
 
 /* Messages that have come and were not handled, of an end. */
 #define L5_TH_RQ	16
@@ -730,7 +729,7 @@ static enum l5_reason l5_th_ask(struct l5_sock *l5)
 	l5_conn_wishes(l5->conn, &l5->sk);
 	l5_count(l5, L5_STAT_RDMA_ASKED, 1);
 	l5_far_got_socket(&e->far, l5);
-	smp_store_release(&l5->remote, &l5_thread_transport);
+	smp_store_release(&l5->remote, l5_transports[0]);
 	l5_far_expire(&e->far, L5_TH_PATIENCE);
 	spin_lock_bh(&l5_thread_lock);
 	list_add(&e->node, &l5_th_clients);
@@ -785,7 +784,7 @@ static void l5_th_accepted(struct l5_sock *l5, struct l5_sock *listener)
 	atomic_inc(&l5_th_alive);
 	/* one reference is the socket's */
 	l5_far_got_socket(&e->far, l5);
-	smp_store_release(&l5->remote, &l5_thread_transport);
+	smp_store_release(&l5->remote, l5_transports[0]);
 	l5_far_do(&e->far, L5_DO_ACCEPT);
 	return;
 
@@ -865,7 +864,7 @@ static void l5_th_exit(void)
 	debugfs_remove(l5_th_dir);
 }
 
-const struct l5_transport_ops l5_thread_transport = {
+static const struct l5_transport_ops l5_th_ops = {
 	.init		= l5_th_init,
 	.exit		= l5_th_exit,
 	.net_init	= l5_poller_init,
@@ -896,3 +895,5 @@ const struct l5_transport_ops l5_thread_transport = {
 	.fin_later	= l5_fin_later,
 	.get_info	= l5_far_get_info,
 };
+
+const struct l5_transport_ops *const l5_transports[] = { &l5_th_ops, NULL };
