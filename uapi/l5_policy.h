@@ -213,4 +213,95 @@ static inline __u64 l5_spin_learn(__u64 win, __u64 waited, __u64 paid,
 	return want > win ? want : win;
 }
 
+/* The budget of looking */
+
+/* The share of the time that goes by, percent, unless somebody says another. */
+#define L5_CPU_BUDGET		10u
+/*
+ * A sleep costs a task at least this, ns: two switches and a wake-up. On many
+ * machines it is more, and both sides measure it. A look that finds what it is
+ * for within that time has cost nothing.
+ */
+#define L5_SLEEP_LEAST		10000u
+/* Looking that is saved up for later, ns at most. */
+#define L5_BUDGET_MOST		2000000
+
+/**
+ * struct l5_budget - how much looking a thread, or a CPU, can afford
+ * @left: ns; no more than 0: a look is not to begin
+ * @at: when @left was last added to, ns of any clock
+ *
+ * Looking at a ring takes a CPU from other tasks, and energy. What is worth it
+ * to a connection, see l5_spin_learn(), may still be too dear: a reader whose
+ * messages come every 100 us would be running always, to have each of them a
+ * little earlier. So looks are paid for with a share of the time that goes by.
+ * Tasks that share a budget may race: a little is paid for twice, or never.
+ */
+struct l5_budget {
+	__s64 left;
+	__u64 at;
+};
+
+/**
+ * l5_budget_ns() - how long may a look be that begins now, ns?
+ * @b: the budget, which gets its share of the time since it was last asked
+ * @now: ns, of the clock of @b->at; a clock that runs backwards adds nothing
+ * @percent: the share; 100 or more is no limit
+ * @sleep: what a sleep costs, ns
+ * @want: how long it is worth to look, ns
+ *
+ * A look that ends before what it is for has come was in vain. So it is as long
+ * as it is to be, or there is none until so much has been saved up; but what
+ * cannot be saved up is not waited for.
+ *
+ * Return: ns, at most @want.
+ */
+static inline __u64 l5_budget_ns(struct l5_budget *b, __u64 now, __u32 percent,
+				 __u64 sleep, __u64 want)
+{
+	__u64 gone = now - l5_load(&b->at);
+	__s64 left = l5_load(&b->left);
+
+	if (percent >= 100)
+		return want;
+	if ((__s64)gone < 0)
+		gone = 0;
+	l5_store(&b->at, now);
+	/* so much fills it, whatever was owed; and 32 bits hold it */
+	if (gone > 200u * L5_BUDGET_MOST)
+		gone = 200u * L5_BUDGET_MOST;
+	left += (__u32)gone / 100 * percent;
+	if (left > L5_BUDGET_MOST)
+		left = L5_BUDGET_MOST;
+	l5_store(&b->left, left);
+	if (left <= 0)
+		return 0;
+	if (want > L5_BUDGET_MOST / 2 && left > L5_BUDGET_MOST / 2)
+		return want < (__u64)left ? want : (__u64)left;
+	return (__u64)left + sleep >= want ? want : 0;
+}
+
+/**
+ * l5_budget_spend() - a look is over
+ * @b: the budget
+ * @looked: how long it took, ns
+ * @saved: what the sleep would have cost that it made unnecessary, ns; 0 if a
+ *	sleep follows
+ */
+static inline void l5_budget_spend(struct l5_budget *b, __u64 looked,
+				   __u64 saved)
+{
+	__s64 left = l5_load(&b->left);
+
+	if (looked <= saved)
+		return;
+	looked -= saved;
+	if (looked > L5_BUDGET_MOST)
+		looked = L5_BUDGET_MOST;
+	left -= looked;
+	if (left < -L5_BUDGET_MOST)
+		left = -L5_BUDGET_MOST;
+	l5_store(&b->left, left);
+}
+
 #endif /* _UAPI_LINUX_L5_POLICY_H */

@@ -246,4 +246,65 @@ TEST_F(ring_policy_alone, spin)
 	EXPECT_EQ(0, l5_spin_learn(0, 20000, 0, 0));
 }
 
+TEST_F(ring_policy_alone, budget)
+{
+	const uint64_t most = L5_BUDGET_MOST;
+	struct l5_budget b = { 0 };
+	uint64_t now = 5000000000000;
+	unsigned int i;
+
+	/* one that is asked for the first time is full */
+	EXPECT_EQ(1000, l5_budget_ns(&b, now, 10, 7, 1000));
+	EXPECT_EQ(now, b.at);
+	EXPECT_EQ(L5_BUDGET_MOST, b.left);
+	l5_budget_spend(&b, most, 0);
+	EXPECT_EQ(0, l5_budget_ns(&b, now, 10, 7, 1));
+	/* a tenth of what goes by, and what the sleep would cost */
+	now += 1000;
+	EXPECT_EQ(107, l5_budget_ns(&b, now, 10, 7, 107));
+	/* all of a look, or none */
+	EXPECT_EQ(0, l5_budget_ns(&b, now, 10, 7, 108));
+	EXPECT_EQ(50, l5_budget_ns(&b, now, 10, 7, 50));
+	EXPECT_EQ(100, b.left);
+	/* what a sleep would have cost is no loss */
+	l5_budget_spend(&b, 7, 7);
+	EXPECT_EQ(100, b.left);
+	l5_budget_spend(&b, 107, 7);
+	EXPECT_EQ(0, b.left);
+	/* what was looked too much is owed */
+	l5_budget_spend(&b, 50, 0);
+	EXPECT_EQ(-50, b.left);
+	now += 500;
+	EXPECT_EQ(0, l5_budget_ns(&b, now, 10, 7, 1));
+	now += 100;
+	EXPECT_EQ(17, l5_budget_ns(&b, now, 10, 7, 17));
+	/* what cannot be saved up is not waited for */
+	now += 10 * most;
+	EXPECT_EQ(most, l5_budget_ns(&b, now, 10, 7, 3 * most));
+	l5_budget_spend(&b, 1000, 0);
+	EXPECT_EQ(most - 1000, l5_budget_ns(&b, now, 10, 7, 3 * most));
+	l5_budget_spend(&b, most / 2, 0);
+	EXPECT_EQ(0, l5_budget_ns(&b, now, 10, 7, 3 * most));
+	/* with bounds on both sides */
+	l5_budget_spend(&b, UINT64_MAX, 0);
+	l5_budget_spend(&b, UINT64_MAX, 0);
+	EXPECT_EQ(-L5_BUDGET_MOST, b.left);
+	now += UINT64_MAX / 4;
+	EXPECT_EQ(1, l5_budget_ns(&b, now, 99, 7, 1));
+	EXPECT_EQ(L5_BUDGET_MOST, b.left);
+	l5_budget_spend(&b, UINT64_MAX, 0);
+	l5_budget_spend(&b, 1, 0);
+	EXPECT_EQ(-1, b.left);
+	l5_budget_spend(&b, UINT64_MAX, 0);
+	/* a clock that runs backwards adds nothing */
+	now -= 1000000;
+	EXPECT_EQ(0, l5_budget_ns(&b, now, 10, 7, 1));
+	EXPECT_EQ(-L5_BUDGET_MOST, b.left);
+	/* no limit, no share */
+	EXPECT_EQ(5, l5_budget_ns(&b, now, 100, 7, 5));
+	EXPECT_EQ(9 * most, l5_budget_ns(&b, now, 1000, 7, 9 * most));
+	for (i = 0; i < 1000; i++)
+		EXPECT_EQ(0, l5_budget_ns(&b, now += 1000000, 0, 7, 1));
+}
+
 TEST_HARNESS_MAIN

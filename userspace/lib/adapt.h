@@ -32,6 +32,10 @@ struct l5_adapt {
 /* Not 0: come back soon, and make no calls for the sake of waiting. */
 extern uint32_t l5_map_hush;
 
+/* What this thread can afford. It looks no more when nothing is left. */
+extern __thread struct l5_budget l5_looks
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
 /*
  * Looks that make up a few microseconds here, or pauses between them; none if
  * there is but one CPU.
@@ -66,7 +70,8 @@ bool l5_adapt_slow_for(struct l5_adapt *a, bool (*ready)(const void *arg),
 static inline __attribute__((always_inline))
 uint32_t l5_adapt_polls(const struct l5_adapt *a)
 {
-	return l5_likely(l5_load(&a->win)) ? l5_load(&a->polls) : 0;
+	return l5_likely(l5_load(&a->win) && l5_looks.left > 0) ?
+	       l5_load(&a->polls) : 0;
 }
 
 /* The first looks: true if @ready; *@polls is how many they are. */
