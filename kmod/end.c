@@ -4,6 +4,7 @@
  * that its stream has ended, and, in its state page, that the processes which
  * have it mapped have to ask the kernel.
  */
+#include <linux/sched/clock.h>
 #include <linux/wait.h>
 #include <net/tcp_states.h>
 
@@ -22,8 +23,10 @@ static void l5_wake(struct sock *sk, bool room)
 {
 	struct socket_wq *wq = rcu_dereference(sk->sk_wq);
 
-	if (skwq_has_sleeper(wq))
+	if (skwq_has_sleeper(wq)) {
+		WRITE_ONCE(l5_sk(sk)->rung, local_clock());
 		wake_up_interruptible_all(&wq->wait);
+	}
 	sk_wake_async(sk, room ? SOCK_WAKE_SPACE : SOCK_WAKE_WAITD,
 		      room ? POLL_OUT : POLL_IN);
 }

@@ -385,6 +385,8 @@ struct l5_opts {
  * @spin_us: option L5_SPIN_US
  * @err_shown: the bootstrap's error as copied to @sk, under @err_lock
  * @spin_win: ns that spinning is worth at present, see l5_spun()
+ * @slept_ns: what a sleep costs, as measured lately, see l5_slept()
+ * @rung: when a sleeper was last woken by the peer, ns of local_clock()
  * @polled: when a poll found nothing, 0 if none has since data last came
  * @poll_task: that poll's task, only ever compared
  * @poll_slept: how often that task had slept by then
@@ -448,6 +450,8 @@ struct l5_sock {
 	int spin_us;
 	int err_shown;
 	u64 spin_win;
+	u32 slept_ns;
+	u64 rung;
 	u64 polled;
 	const void *poll_task;
 	unsigned long poll_slept;

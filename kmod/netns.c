@@ -57,6 +57,7 @@ int l5_net_begin(struct l5_net *ln)
 	spin_lock_init(&ln->lock);
 	ln->enabled = 1;
 	ln->spin_us = L5_SPIN_MOST / NSEC_PER_USEC;
+	ln->cpu_budget = L5_CPU_BUDGET;
 	ln->ring_kb = 256;
 	ln->ring_max_kb = 4096;
 	ln->match_ms = 200;

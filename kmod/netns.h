@@ -37,6 +37,8 @@ struct l5_stats {
  * struct l5_net - a network namespace's part
  * @enabled: net.l5.enabled: 0 leaves every new connection on its bootstrap
  * @spin_us: net.l5.spin_us: see L5_SPIN_US
+ * @cpu_budget: net.l5.cpu_budget: percent of a CPU's time that may go into
+ *	looking at rings
  * @ring_kb: net.l5.ring_kb: size of a ring when no buffer size was asked for
  * @ring_max_kb: net.l5.ring_max_kb: most that SO_SNDBUF and SO_RCVBUF can get
  * @match_ms: net.l5.match_ms: how long to wait for a server known to be AF_L5
@@ -76,6 +78,7 @@ struct l5_stats {
 struct l5_net {
 	unsigned int enabled;
 	unsigned int spin_us;
+	unsigned int cpu_budget;
 	unsigned int ring_kb;
 	unsigned int ring_max_kb;
 	unsigned int match_ms;

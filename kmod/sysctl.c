@@ -28,6 +28,7 @@ static unsigned int l5_safe_max = (1 << L5_NOTIFY_AUTO) - 1;
 enum {
 	L5_CTL_ENABLED,
 	L5_CTL_SPIN_US,
+	L5_CTL_CPU_BUDGET,
 	L5_CTL_RING_KB,
 	L5_CTL_RING_MAX_KB,
 	L5_CTL_MEM_MAX_KB,
@@ -79,6 +80,14 @@ static const struct ctl_table l5_sysctls[] = {
 		.proc_handler	= proc_douintvec_minmax,
 		.extra1		= SYSCTL_ZERO,
 		.extra2		= &l5_spin_max,
+	},
+	[L5_CTL_CPU_BUDGET] = {
+		.procname	= "cpu_budget",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= SYSCTL_ONE_HUNDRED,
 	},
 	[L5_CTL_RING_KB] = {
 		.procname	= "ring_kb",
@@ -269,6 +278,7 @@ int l5_sysctl_init(struct net *net, struct l5_net *ln)
 	}
 	t[L5_CTL_ENABLED].data = &ln->enabled;
 	t[L5_CTL_SPIN_US].data = &ln->spin_us;
+	t[L5_CTL_CPU_BUDGET].data = &ln->cpu_budget;
 	t[L5_CTL_RING_KB].data = &ln->ring_kb;
 	t[L5_CTL_RING_MAX_KB].data = &ln->ring_max_kb;
 	t[L5_CTL_MEM_MAX_KB].data = &ln->acct->max_kb;

@@ -72,6 +72,33 @@ static bool l5_awaits(struct l5_sock *l5)
 }
 
 /*
+ * What each CPU can afford: a look takes it from other tasks. A task that is
+ * moved to another CPU in its look pays there.
+ */
+static DEFINE_PER_CPU(struct l5_budget, l5_looks);
+
+/* What the sleep would cost that a look is to save, ns. */
+static u64 l5_sleep_cost(struct l5_sock *l5)
+{
+	return clamp_t(u64, READ_ONCE(l5->slept_ns), L5_SLEEP_LEAST,
+		       L5_SPIN_MOST);
+}
+
+/*
+ * A wait that began at @start has ended in a sleep: learn what that cost, if it
+ * was the peer that ended it. That is the time from the peer's call to now.
+ */
+static void l5_slept(struct l5_sock *l5, u64 start)
+{
+	u64 rung = READ_ONCE(l5->rung);
+	s64 cost = local_clock() - rung, was = READ_ONCE(l5->slept_ns);
+
+	if ((s64)(rung - start) < 0 || cost < 0 || cost > L5_SPIN_MOST)
+		return;
+	WRITE_ONCE(l5->slept_ns, was + (cost - was) / 8);
+}
+
+/*
  * How long to look at the ring before sleeping, ns. A socket that was told a
  * time spins for that time. Else it adapts, as KVM's halt polling does, see
  * l5_spun(), and spins only while it waits for an answer: a task that has sent
@@ -81,6 +108,7 @@ static bool l5_awaits(struct l5_sock *l5)
 static u64 l5_spin_time(struct l5_sock *l5, bool *adapt)
 {
 	int us = READ_ONCE(l5->spin_us);
+	u64 ns;
 
 	*adapt = false;
 #ifdef CONFIG_NET_RX_BUSY_POLL
@@ -91,8 +119,12 @@ static u64 l5_spin_time(struct l5_sock *l5, bool *adapt)
 		return l5_spin_ns(us, 0, 0);
 	us = l5_awaits(l5) ? READ_ONCE(l5->ln->spin_us) : 0;
 	*adapt = us;
-	return l5_spin_ns(-1, READ_ONCE(l5->spin_win),
-			  (u64)us * NSEC_PER_USEC);
+	ns = l5_spin_ns(-1, READ_ONCE(l5->spin_win), (u64)us * NSEC_PER_USEC);
+	if (!ns)
+		return 0;
+	return l5_budget_ns(raw_cpu_ptr(&l5_looks), local_clock(),
+			    READ_ONCE(l5->ln->cpu_budget), l5_sleep_cost(l5),
+			    ns);
 }
 
 /* Learn from a wait. */
@@ -108,7 +140,7 @@ static void l5_spun(struct l5_sock *l5, u64 waited)
  * Look at the ring for a while. Not when another task, perhaps the peer, could
  * use this CPU: then sleeping is the faster way.
  */
-static bool l5_spin(struct l5_sock *l5, u64 start, u64 ns)
+static bool l5_spin_for(struct l5_sock *l5, u64 start, u64 ns)
 {
 	int i;
 
@@ -124,6 +156,17 @@ static bool l5_spin(struct l5_sock *l5, u64 start, u64 ns)
 			return true;
 	}
 	return false;
+}
+
+/* The same, and paid for, unless the socket was told how long. */
+static bool l5_spin(struct l5_sock *l5, u64 start, u64 ns, bool adapt)
+{
+	bool found = l5_spin_for(l5, start, ns);
+
+	if (adapt)
+		l5_budget_spend(raw_cpu_ptr(&l5_looks), local_clock() - start,
+				found ? l5_sleep_cost(l5) : 0);
+	return found;
 }
 
 /*
@@ -173,7 +216,7 @@ void l5_poll_spin(struct l5_sock *l5, struct file *file)
 		return;
 	WRITE_ONCE(l5->polled, local_clock());
 	/* the task is told that there is something: it need not sleep */
-	if (ns && l5_spin(l5, l5->polled, ns))
+	if (ns && l5_spin(l5, l5->polled, ns, adapt))
 		WRITE_ONCE(l5->poll_task, NULL);
 }
 
@@ -220,9 +263,11 @@ int l5_wait_rx(struct l5_sock *l5, long *timeo, bool may_spin, size_t seen)
 		return l5_sleep(l5, timeo, l5_link_arm_rx,
 				l5_rx_ready(l5, seen));
 	start = local_clock();
-	if (!ns || !l5_spin(l5, start, ns))
+	if (!ns || !l5_spin(l5, start, ns, adapt)) {
 		err = l5_sleep(l5, timeo, l5_link_arm_rx,
 			       l5_rx_ready(l5, seen));
+		l5_slept(l5, start);
+	}
 	if (adapt)
 		l5_spun(l5, local_clock() - start);
 	return err;

@@ -265,6 +265,7 @@ TEST_F_TIMEOUT(map_poll, mapped_awaits, 120)
 	int i;
 
 	ASSERT_LE(0, l5_sysctl("spin_us", 100000));
+	ASSERT_LE(0, l5_sysctl("cpu_budget", 100));
 	/* the other end is not to be counted */
 	ASSERT_TRUE(spin_us(self->s, 0));
 	ASSERT_EQ(0, mapping_open(&m, self->c));
