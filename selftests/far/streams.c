@@ -11,8 +11,9 @@
  * which the transport says how many have, or whose peer closed before its end;
  * no call hangs; and no wire is left.
  *
- * From the environment: L5_SEEDS, how many, and L5_SEED, the first. L5_VERBOSE
- * prints what each took.
+ * From the environment: L5_SEEDS, how many, and L5_SEED, the first; L5_TIMES,
+ * how often each is played, for the kernel's scheduler has its part in what
+ * comes of it. L5_VERBOSE prints what each took.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -364,9 +365,10 @@ static bool whole(const struct end *e)
 
 static void show(uint64_t seed, int n, int i, const struct end *e)
 {
-	printf("# seed %llu, connection %d, %s: sent %ld of %ld, got %ld of %ld, error %d%s%s%s, %s, %s\n",
+	printf("# seed %llu, connection %d, %s: sent %ld of %ld, got %ld of %ld (%ld by TCP), error %d%s%s%s%s, %s, %s\n",
 	       (unsigned long long)seed, n, i ? "server" : "client", e->sent,
-	       e->out, e->got, e->in, e->err, e->eof ? ", end" : "",
+	       e->out, e->got, e->in, e->by_tcp, e->err,
+	       e->eof ? ", end" : "", e->moved ? ", moved" : "",
 	       e->done ? "" : ", HUNG", e->bad ? ", WRONG BYTES" : "",
 	       e->polls ? "polls" : "blocks",
 	       e->closing == SHUTS ? "shuts down" :
@@ -564,7 +566,7 @@ int main(void)
 	int seeds = asked("L5_SEEDS", 200), first = asked("L5_SEED", 1), i;
 	long before[5];
 	bool many = seeds >= 40, happened = true;
-	int wrong = 0;
+	int times = asked("L5_TIMES", 1), wrong = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("TAP version 13\n1..4\n");
@@ -581,9 +583,10 @@ int main(void)
 	for (i = 0; i < 5; i++)
 		before[i] = number(events[i]);
 	/* what hangs takes its time, so that three of them will do */
-	for (i = first; i < first + seeds && wrong < 3; i++)
-		if (!run(i)) {
-			printf("# again: L5_SEED=%d L5_SEEDS=1\n", i);
+	for (i = 0; i < seeds * times && wrong < 3; i++)
+		if (!run(first + i / times)) {
+			printf("# again: L5_SEED=%d L5_SEEDS=1 L5_TIMES=100\n",
+			       first + i / times);
 			wrong++;
 		}
 	say(1, !wrong, "bytes");
