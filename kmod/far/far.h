@@ -97,6 +97,53 @@ struct l5_mailbox;
 #define L5_STUCK	(15 * HZ)
 /* How often an end looks after a peer that it is waiting for. */
 #define L5_TICK		(2 * HZ)
+/* Longest pause until work that was put off is tried again; pauses double. */
+#define L5_PAUSE_MOST	(HZ / 2)
+
+/**
+ * struct l5_waited - how long an end has waited for its peer, while it could
+ *	have heard the peer
+ * @last: jiffies of the last look, 0 if there was none
+ * @sum: jiffies that count, up to there
+ *
+ * A kernel that stands still hears nothing, and its clock goes on: a virtual
+ * machine that is moved, or whose host has no processor to spare. All that
+ * waits for a time is due afterwards, before an answer that is long there is
+ * heard. So no more of a time counts than what an end lets pass between two
+ * looks.
+ */
+struct l5_waited {
+	unsigned long last;
+	unsigned long sum;
+};
+
+/**
+ * l5_waited_begin() - an end begins to wait for something
+ * @w: of that
+ */
+static inline void l5_waited_begin(struct l5_waited *w)
+{
+	w->last = jiffies ?: 1;
+	w->sum = 0;
+}
+
+/**
+ * l5_waited() - how long has an end waited?
+ * @w: of that; if it is zeroes it begins now
+ * @pause: jiffies after which the end looks again
+ *
+ * Context: any; one looks at a time: under the end's lock, or in its work.
+ * Return: jiffies.
+ */
+static inline unsigned long l5_waited(struct l5_waited *w, unsigned long pause)
+{
+	unsigned long now = jiffies ?: 1;
+
+	if (w->last)
+		w->sum += min(now - w->last, pause);
+	w->last = now;
+	return w->sum;
+}
 
 /* What a message says. */
 enum l5_msg_type {
@@ -264,7 +311,7 @@ struct l5_wire_ops {
  * @pause: jiffies that work was last put off for, 0 if it was not
  * @abort: the bootstrap that is to be ended, a reference, or NULL
  * @boot: the bootstrap that a closed socket has left to this, or NULL
- * @fin_late: jiffies from when a reset is sent in place of a FIN that waits
+ * @fin_waited: how long a FIN has waited
  * @timeout: jiffies, net.l5.rdma_timeout_ms as it was when this was made
  * @ended: the work has seen to the end of this object
  * @bye: &enum l5_reason to stay on TCP
@@ -288,17 +335,17 @@ struct l5_wire_ops {
  * @rx_cut_seq: TCP's sequence number where the peer's bytes end there
  * @rx_late: TCP has not brought all bytes up to there, and wakes nobody when it
  *	has, if a reader waits for more
- * @cut_at: jiffies of the cut
- * @fin_at: jiffies when TCP's end was seen, 0 if it was not
+ * @cut_waited: for the answer to a cut
+ * @end_waited: for the end of the stream, since TCP's end was seen
  * @arm_pos: where the receiver saw no more
  * @peer_arm: where the peer's receiver saw no more
  * @peer_arm_sent: @sent then
  * @peer_arms: how often it said the same in a row
  * @room_low: bytes unread that the peer waits for
  * @ask_low: bytes unread that this end waits for
- * @close_at: jiffies when the end was put off for bytes not acknowledged
+ * @close_waited: how long the end was put off for bytes not acknowledged
  * @probe_no: number after a request for room that is not complete
- * @probe_at: jiffies when that request was made
+ * @probe_waited: for that request
  * @stuck: the device has not even failed that request
  * @wait: where tasks wait for CUT_ACK, and for the send queue to be done
  * @poll_node: in the poller's list
@@ -326,7 +373,7 @@ struct l5_far {
 	unsigned long pause;
 	struct sock *abort;
 	struct socket *boot;
-	unsigned long fin_late;
+	struct l5_waited fin_waited;
 	unsigned long timeout;
 	bool ended;
 	u8 bye;
@@ -348,8 +395,8 @@ struct l5_far {
 	u32 cut_seq;
 	u32 rx_cut_seq;
 	bool rx_late;
-	unsigned long cut_at;
-	unsigned long fin_at;
+	struct l5_waited cut_waited;
+	struct l5_waited end_waited;
 	u64 arm_pos;
 	u64 peer_arm;
 	u64 peer_arm_sent;
@@ -357,9 +404,9 @@ struct l5_far {
 	u32 room_low;
 	u32 ask_low;
 	u32 probe_no;
-	unsigned long probe_at;
+	struct l5_waited probe_waited;
 	bool stuck;
-	unsigned long close_at;
+	struct l5_waited close_waited;
 	wait_queue_head_t wait;
 	struct list_head poll_node;
 	struct l5_rdma_info info;

@@ -21,7 +21,8 @@
 
 /*
  * How long to wait for the answer. That is to be longer than a lost packet
- * takes, and a closed socket is not to stay for minutes.
+ * takes, and a closed socket is not to stay for minutes. A machine that stands
+ * still for as long has not waited, see l5_waited().
  */
 #define L5_FIN_ANSWER		(5 * HZ)
 #define L5_FIN_ANSWER_MAX	(15 * HZ)
@@ -54,11 +55,15 @@ static bool l5_fin_must_wait(const struct l5_far *far)
 void l5_fin_wait(struct l5_sock *l5)
 {
 	struct l5_far *far = l5_far_sk(l5)->far;
+	struct l5_waited waited = { };
 
 	if (!far || !l5_out_cut(&far->ph) || !l5_far_is(far, L5_FAR_OPEN))
 		return;
-	wait_event_timeout(far->wait, l5_fin_may(far) || l5_is_over(&far->ph),
-			   l5_fin_patience(far));
+	while (!l5_fin_may(far) && !l5_is_over(&far->ph) &&
+	       l5_waited(&waited, L5_PAUSE_MOST) < l5_fin_patience(far))
+		wait_event_timeout(far->wait,
+				   l5_fin_may(far) || l5_is_over(&far->ph),
+				   L5_PAUSE_MOST);
 	if (!l5_fin_may(far))
 		tcp_abort(l5->boot->sk, ECONNRESET);
 }
@@ -88,7 +93,7 @@ bool l5_fin_later(struct l5_sock *l5)
 	spin_lock_bh(&far->lock);
 	later = l5_fin_must_wait(far);
 	if (later)
-		far->fin_late = jiffies + l5_fin_patience(far);
+		l5_waited_begin(&far->fin_waited);
 	spin_unlock_bh(&far->lock);
 	if (later)
 		l5_fin_begin(far);
@@ -136,7 +141,7 @@ bool l5_fin_keep(struct l5_far *far, struct socket *boot)
 		return false;
 	}
 	far->boot = boot;
-	far->fin_late = jiffies + l5_fin_patience(far);
+	l5_waited_begin(&far->fin_waited);
 	l5_fin_begin(far);
 	return true;
 }
@@ -186,7 +191,8 @@ bool l5_fin_work(struct l5_far *far)
 	spin_lock_bh(&far->lock);
 	may = l5_fin_may(far);
 	now = may || l5_is_over(&far->ph) ||
-	      time_after_eq(jiffies, far->fin_late);
+	      l5_waited(&far->fin_waited, L5_PAUSE_MOST) >=
+		      l5_fin_patience(far);
 	if (now)
 		swap(boot, far->boot);
 	spin_unlock_bh(&far->lock);

@@ -246,7 +246,7 @@ static void l5_handover_cut(struct l5_far *far)
 	far->info.tx_cut = far->cut_seq - l5_handover_base(far, far->end);
 	l5_out_to(&far->ph, L5_OUT_CUT);
 	l5_far_say(far, L5_MSG_CUT, far->cut_seq, 0);
-	far->cut_at = jiffies;
+	l5_waited_begin(&far->cut_waited);
 	l5_far_expire(far, L5_TICK);
 }
 
@@ -299,7 +299,7 @@ static bool l5_handover_asks_again(const struct l5_far *far)
 {
 	if ((s32)(far->done - far->probe_no) >= 0)
 		return true;
-	return is_power_of_2((jiffies - far->probe_at) / L5_TICK) &&
+	return is_power_of_2(far->probe_waited.sum / L5_TICK) &&
 	       far->posted - far->done < L5_SQ - L5_SQ_OTHERS;
 }
 
@@ -321,8 +321,8 @@ void l5_handover_tick(struct l5_far *far)
 	spin_lock_bh(&far->lock);
 	if (l5_out_cut(&far->ph) && !l5_out_acked(&far->ph) &&
 	    !l5_in_closed(&far->ph)) {
-		late = time_after(jiffies, far->cut_at +
-				  l5_far_patience(far, L5_ACK_WAIT));
+		late = l5_waited(&far->cut_waited, L5_TICK) >
+		       l5_far_patience(far, L5_ACK_WAIT);
 		more = true;
 	}
 	bsk = far->l5 ? far->l5->boot->sk : NULL;
@@ -332,14 +332,13 @@ void l5_handover_tick(struct l5_far *far)
 	if (fin && l5_in_fin(&far->ph))
 		l5_mailbox_set(far);
 	if (fin && l5_in_cut(&far->ph) && !l5_in_fin(&far->ph)) {
-		if (!far->fin_at)
-			far->fin_at = jiffies ?: 1;
-		late |= time_after(jiffies, far->fin_at +
-				   l5_far_patience(far, L5_FIN_WAIT));
+		late |= l5_waited(&far->end_waited, L5_TICK) >
+			l5_far_patience(far, L5_FIN_WAIT);
 		more = true;
 	}
 	if ((s32)(far->done - far->probe_no) < 0 &&
-	    time_after(jiffies, far->probe_at + far->timeout + L5_STUCK)) {
+	    l5_waited(&far->probe_waited, L5_TICK) >
+	    far->timeout + L5_STUCK) {
 		far->stuck = true;
 		late = true;
 	} else if (l5_far_is(far, L5_FAR_ROOM)) {

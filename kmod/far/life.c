@@ -6,9 +6,6 @@
  */
 #include "far.h"
 
-/* Longest pause until work that was put off is tried again; pauses double. */
-#define L5_PAUSE_MOST	(HZ / 2)
-
 /* Ends that are held; the module stays until there are none. */
 static atomic_t l5_far_held = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(l5_far_idle);

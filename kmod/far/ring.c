@@ -77,7 +77,7 @@ void l5_far_probe(struct l5_far *far)
 	/* the first incomplete question says since when none completes */
 	if ((s32)(far->done - far->probe_no) >= 0) {
 		far->probe_no = far->posted;
-		far->probe_at = jiffies;
+		l5_waited_begin(&far->probe_waited);
 	}
 	l5_far_expire(far, L5_TICK);
 }

@@ -61,13 +61,11 @@ static bool l5_far_lingers(struct l5_far *far)
 	if (!l5_out_closing(&far->ph) || l5_in_closed(&far->ph) ||
 	    l5_far_flushed(far))
 		return false;
-	if (!far->close_at)
-		far->close_at = jiffies;
 	/* an administrator who unloads the module waits no longer than that */
 	patience = L5_LINGER;
 	if (!l5_far_leaving())
 		patience = max(patience, far->timeout);
-	if (time_after(jiffies, far->close_at + patience))
+	if (l5_waited(&far->close_waited, L5_TICK) > patience)
 		return false;
 	l5_far_expire(far, L5_TICK);
 	return true;

@@ -11,7 +11,8 @@
  * that died is an error, and never one end's alone; no task sleeps while there
  * is what it waits for; and nothing is left at the end. In some runs one of the
  * programs forges: it writes what it likes to the words that it could map. Then
- * its peer hears nothing true, but the kernels of both still have to end.
+ * its peer hears nothing true, but the kernels of both still have to end. In
+ * some the machine stands still, which is no error of anybody's.
  *
  *	far [--from SEED] [--seeds N] [--verbose] [--trace]
  *
@@ -97,6 +98,9 @@ static bool wire_dead, may_die, early, verbose, trace;
 /* one of the programs reads no more, and for long there is nothing to do */
 static bool deaf;
 static unsigned long quiet;
+/* how often the machine yet stands still, while the clock goes on */
+static u32 halts;
+static bool stood;
 /* the program that forges, once its connection has moved; and did it? */
 static struct host *forger;
 static bool forged;
@@ -359,10 +363,11 @@ static void ring_receive(struct host *h)
 		return;
 	}
 	if (ended) {
+		/* one that forged its own position ends as l5_again() has it */
 		ret = l5_link_rx_end(&h->l5);
 		if (!ret)
 			end_of_file(h);
-		else if (ret != -EAGAIN)
+		else if (ret != -EAGAIN || h == forger)
 			error(h, ret);
 		return;
 	}
@@ -720,6 +725,19 @@ static void become_deaf(void)
 	}
 }
 
+/*
+ * As a virtual machine does that is moved, or has no processor: for longer than
+ * any patience. All that waits for a time is due then.
+ */
+static void stand_still(void)
+{
+	if (!halts || rnd(50))
+		return;
+	halts--;
+	stood = true;
+	jiffies += 10 * L5_FIN_WAIT;
+}
+
 static void run(void)
 {
 	unsigned int idle = 0;
@@ -735,6 +753,8 @@ static void run(void)
 	forger = rnd(8) ? NULL : &hosts[rnd(2)];
 	deaf = !may_die && !rnd(8);
 	quiet = 0;
+	halts = rnd(8) ? 0 : 3;
+	stood = false;
 	die_host = rnd(2);
 	die_out = rnd(L5_OUT_MAX);
 	die_step = rnd(2) ? rnd(rnd(2) ? 60 : 1000) : 0;
@@ -763,6 +783,7 @@ static void run(void)
 		}
 		must(++steps < STEPS_MAX);
 		become_deaf();
+		stand_still();
 		if (trace)
 			printf("# %lu: host %d: %s\n", steps, h->l5.end,
 			       names[step]);

@@ -158,6 +158,7 @@ struct mutex { int held; };
 #define rcu_read_unlock()	do { } while (0)
 #define rcu_dereference(p)	(p)
 #define rcu_assign_pointer(p, v)	((p) = (v))
+#define rcu_access_pointer(p)	(p)
 #define RCU_INIT_POINTER(p, v)	((p) = (v))
 
 struct file_operations;

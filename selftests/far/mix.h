@@ -13,7 +13,8 @@
 enum kind {
 	MOVED_WHOLE, MOVED_IN_PART, STAYED, CLOSED_EARLY, RESET, ERROR,
 	DIED_ASKING, DIED_TCP, DIED_UNUSED, DIED_CUT, DIED_RINGS, DIED_FIN,
-	DIED_CLOSED, WAY_TWO, WAY_ONE, WAY_IMM, WAY_SEND, AROUND, FORGED, KINDS
+	DIED_CLOSED, WAY_TWO, WAY_ONE, WAY_IMM, WAY_SEND, AROUND, FORGED, STOOD,
+	KINDS
 };
 
 static const struct {
@@ -39,6 +40,7 @@ static const struct {
 	[WAY_SEND]	= { "an end moved that sends SENDs", 100 },
 	[AROUND]	= { "a ring was filled more than once", 100 },
 	[FORGED]	= { "an end moved, and its program forged", 10 },
+	[STOOD]		= { "the machine stood still, and an end moved", 50 },
 };
 
 static unsigned int mix[KINDS];
@@ -87,6 +89,8 @@ static void mix_run(void)
 	mix[RESET] += a->rst || b->rst;
 	mix[ERROR] += a->err || b->err;
 	mix[FORGED] += forged;
+	mix[STOOD] += stood && (a->l5.state == L5_RINGS ||
+				b->l5.state == L5_RINGS);
 	for (i = 0; i < 2; i++)
 		if (hosts[i].l5.state == L5_RINGS && hosts[i].far.sent)
 			mix[WAY_TWO + hosts[i].far.notify]++;
