@@ -231,16 +231,47 @@ static long make(const struct call *c)
 		       c->arg[4], c->arg[5]);
 }
 
+/* The peer of a socket by the name that it has. */
+struct peer {
+	socklen_t len;
+	char name[128];
+};
+
+static void look_at_peer(long fd, struct peer *p)
+{
+	memset(p, 0, sizeof(*p));
+	p->len = sizeof(p->name);
+	if (syscall(SYS_getpeername, fd, p->name, &p->len))
+		p->len = 0;
+}
+
+/*
+ * A call that slept, and was refused memory once its socket had been connected
+ * to another peer: made again it would be another call, to that peer.
+ */
+static bool peer_changed(long fd, const struct peer *before)
+{
+	struct peer now;
+
+	look_at_peer(fd, &now);
+	return before->len && now.len &&
+	       (now.len != before->len ||
+		memcmp(now.name, before->name, now.len));
+}
+
 /* Was the last call of this thread, which succeeded, refused anything in it? */
 static __thread bool went_on;
 
 static long attempt(enum kind kind, const struct call *c)
 {
 	int e = errno, fd = nth_open(), n, err;
-	bool used = false;
+	bool used = false, moves = kind == SEND || kind == RECV;
+	struct peer peer = { };
 	long ret;
 
 	went_on = false;
+	if (moves)
+		look_at_peer(c->arg[0], &peer);
 	errno = e;
 	if (fd < 0)
 		return make(c);
@@ -257,6 +288,8 @@ static long attempt(enum kind kind, const struct call *c)
 		if (!used || ret >= 0 || !told_so(kind, err))
 			break;
 		__atomic_add_fetch(&count[kind].failed, 1, __ATOMIC_RELAXED);
+		if (moves && peer_changed(c->arg[0], &peer))
+			break;
 	}
 	if (n == NTH_MAX) {
 		ret = make(c);
