@@ -161,14 +161,17 @@ void l5_opts_changed(struct sock *sk)
 	if (l5->bops->opts_push)
 		l5->bops->opts_push(l5);
 	l5_opts_read(sk, &new);
-	bh_lock_sock(bsk);
-	if (!sock_owned_by_user(bsk)) {
-		new.dev = l5->opts.dev;
-		new.uid = l5->opts.uid;
-		l5_opts_write(bsk, &l5->opts, &new);
-		l5->opts = new;
+	/* as l5_opts_push(): most times nothing has changed */
+	if (data_race(memcmp(&new, &l5->opts, sizeof(new)))) {
+		bh_lock_sock(bsk);
+		if (!sock_owned_by_user(bsk)) {
+			new.dev = l5->opts.dev;
+			new.uid = l5->opts.uid;
+			l5_opts_write(bsk, &l5->opts, &new);
+			l5->opts = new;
+		}
+		bh_unlock_sock(bsk);
 	}
-	bh_unlock_sock(bsk);
 	l5_map_extent(l5);
 }
 
@@ -225,55 +228,105 @@ static void l5_sock_show(struct l5_sock *l5)
 	WRITE_ONCE(l5->sk.sk_family, READ_ONCE(bsk->sk_family));
 }
 
+/* Does the owner show all that the bootstrap, which is locked, has? */
+static bool l5_opts_shown(const struct l5_sock *l5, const struct l5_opts *base)
+{
+	const struct sock *sk = &l5->sk, *bsk = l5->boot->sk;
+
+	return !memcmp(base, &l5->opts, sizeof(*base)) &&
+	       READ_ONCE(sk->sk_rcvlowat) == READ_ONCE(bsk->sk_rcvlowat) &&
+	       (!sk->sk_socket ||
+		test_bit(SOCK_SUPPORT_ZC, &sk->sk_socket->flags) ==
+		test_bit(SOCK_SUPPORT_ZC, &l5->boot->flags));
+}
+
+/* What is no option of SOL_SOCKET's; the bootstrap is locked. */
+static void l5_opts_show(struct l5_sock *l5)
+{
+	l5_sock_show(l5);
+	if (l5->bops->opts_pull)
+		l5->bops->opts_pull(l5);
+}
+
+/*
+ * Have the owner show what the bootstrap has. The bootstrap is locked, and so
+ * is the owner, unless no other task knows it yet.
+ */
+static void l5_opts_take(struct l5_sock *l5, const struct l5_opts *old,
+			 const struct l5_opts *new)
+{
+	struct sock *sk = &l5->sk, *bsk = l5->boot->sk;
+
+	sock_owned_by_me(bsk);
+	l5_opts_write(sk, old, new);
+	WRITE_ONCE(sk->sk_bound_dev_if, new->dev);
+	WRITE_ONCE(sk->sk_rcvlowat, READ_ONCE(bsk->sk_rcvlowat));
+	/* io_uring knows by this flag whether to ask for no copy */
+	if (sk->sk_socket)
+		assign_bit(SOCK_SUPPORT_ZC, &sk->sk_socket->flags,
+			   test_bit(SOCK_SUPPORT_ZC, &l5->boot->flags));
+	l5->opts = *new;
+	l5_opts_show(l5);
+}
+
 /**
  * l5_opts_pull() - show the bootstrap's options where getsockopt() looks
  * @l5: the socket
  *
- * Called when the socket is new, and when the bootstrap may have changed the
- * options itself.
+ * Called when the bootstrap may have changed the options itself; most times it
+ * has not.
+ *
+ * Context: may sleep.
  */
 void l5_opts_pull(struct l5_sock *l5)
 {
 	struct sock *sk = &l5->sk, *bsk = l5->boot->sk;
 	struct l5_opts old, new;
+	bool shown;
 
 	l5_opts_push(l5);
+	lock_sock(bsk);
+	l5_opts_read(bsk, &new);
+	shown = l5_opts_shown(l5, &new);
+	if (shown)
+		l5_opts_show(l5);
+	release_sock(bsk);
+	if (shown)
+		return;
 	lock_sock(sk);
 	lock_sock(bsk);
 	l5_opts_read(sk, &old);
 	/* an option that was set since is not to be taken back */
 	l5_opts_put(l5, &old);
 	l5_opts_read(bsk, &new);
-	l5_opts_write(sk, &old, &new);
-	WRITE_ONCE(sk->sk_bound_dev_if, new.dev);
-	WRITE_ONCE(sk->sk_rcvlowat, READ_ONCE(bsk->sk_rcvlowat));
-	/* io_uring knows by this flag whether to ask for no copy */
-	if (sk->sk_socket)
-		assign_bit(SOCK_SUPPORT_ZC, &sk->sk_socket->flags,
-			   test_bit(SOCK_SUPPORT_ZC, &l5->boot->flags));
-	l5->opts = new;
-	l5_sock_show(l5);
-	if (l5->bops->opts_pull)
-		l5->bops->opts_pull(l5);
+	l5_opts_take(l5, &old, &new);
 	release_sock(bsk);
 	release_sock(sk);
 }
 
 /**
- * l5_opts_inherit() - options of an accepted socket
- * @l5: the accepted socket
- * @listener: the listener whose options they are
+ * l5_opts_inherit() - options of a socket that no other task knows yet
+ * @l5: the socket
+ * @listener: the listener whose options they are, or @l5 if there is none
+ *
+ * Context: may sleep.
  */
 void l5_opts_inherit(struct l5_sock *l5, const struct l5_sock *listener)
 {
+	struct sock *bsk = l5->boot->sk;
+	struct l5_opts old, new;
+
 	WRITE_ONCE(l5->spin_us, READ_ONCE(listener->spin_us));
 	l5->force = READ_ONCE(listener->force);
 	l5->remote_want = READ_ONCE(listener->remote_want);
 	l5->sk.sk_txrehash = l5->boot->sk->sk_txrehash;
 	if (l5->bops->opts_inherit)
 		l5->bops->opts_inherit(l5);
-	l5_opts_read(&l5->sk, &l5->opts);
-	l5_opts_pull(l5);
+	l5_opts_read(&l5->sk, &old);
+	lock_sock(bsk);
+	l5_opts_read(bsk, &new);
+	l5_opts_take(l5, &old, &new);
+	release_sock(bsk);
 }
 
 /**
@@ -286,7 +339,7 @@ void l5_keepalive(struct sock *sk, int on)
 	struct l5_sock *l5 = l5_sk(sk);
 	struct sock *bsk = l5->boot->sk;
 
-	/* also called by l5_opts_pull(), when the bootstrap knows already */
+	/* also called by l5_opts_take(), when the bootstrap knows already */
 	if (!!on == sock_flag(bsk, SOCK_KEEPOPEN))
 		return;
 	/* it may not sleep: l5_opts_changed() or the next call does it */
