@@ -397,6 +397,36 @@ TEST_F(libl5_calls, interrupted)
 	alarm_off();
 }
 
+static void *sends_to_a_sleeper(void *arg)
+{
+	struct l5_stream *c = arg;
+
+	l5_wait_asleep(getpid());
+	l5_send(c, "x", 1, 0);
+	return NULL;
+}
+
+/* Time-outs that are for ever, some of which overflow as nanoseconds. */
+TEST_F(libl5_calls, for_ever)
+{
+	static const long long secs[] = { 18446744073, 18446744074, 1ll << 50 };
+	const void *p;
+	pthread_t t;
+	size_t i;
+
+	for (i = 0; i < 3; i++) {
+		struct timeval tv = { .tv_sec = secs[i] };
+
+		ASSERT_EQ(0, setsockopt(self->sfd, SOL_SOCKET, SO_RCVTIMEO, &tv,
+					sizeof(tv)));
+		ASSERT_EQ(0, pthread_create(&t, NULL, sends_to_a_sleeper,
+					    self->c));
+		EXPECT_EQ(1, l5_peek(self->s, &p, 0));
+		pthread_join(t, NULL);
+		EXPECT_EQ(0, l5_release(self->s, 1));
+	}
+}
+
 TEST_F(libl5_calls, nonblocking)
 {
 	const void *p;

@@ -12,6 +12,14 @@
 
 #include "conn.h"
 
+/* A time-out, ns. Longer than a process lives is for ever. */
+static uint64_t timeout_ns(const struct timeval *tv)
+{
+	if (tv->tv_sec < 0 || tv->tv_sec >= 1000000000)
+		return 0;
+	return tv->tv_sec * 1000000000ull + tv->tv_usec * 1000ull;
+}
+
 /*
  * What is left of a call's time-out that began at @start, ns; *@end: when it is
  * over, 0 if that was not asked yet.
@@ -22,13 +30,13 @@ static uint64_t conn_left(const struct l5_stream *c, short events,
 	uint64_t now = l5_map_now();
 	struct timeval tv = { 0 };
 	socklen_t len = sizeof(tv);
+	uint64_t ns;
 
 	if (!*end) {
 		syscall(SYS_getsockopt, c->fd, SOL_SOCKET,
 			events & POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO, &tv, &len);
-		*end = tv.tv_sec || tv.tv_usec ?
-		       (start ?: now) + tv.tv_sec * 1000000000ull +
-		       tv.tv_usec * 1000ull : UINT64_MAX;
+		ns = timeout_ns(&tv);
+		*end = ns ? (start ?: now) + ns : UINT64_MAX;
 	}
 	return now < *end ? *end - now : 0;
 }
