@@ -235,6 +235,23 @@ void l5_poll_done(struct l5_sock *l5)
 	l5_spun(l5, local_clock() - start);
 }
 
+/*
+ * A look is a part of the time-out: an administrator may say in SO_BUSY_POLL
+ * that a look lasts for minutes.
+ */
+static u64 l5_spin_most(u64 ns, long timeo)
+{
+	return timeo < INT_MAX ? min(ns, (u64)timeo * TICK_NSEC) : ns;
+}
+
+/* Take the time of a look from the time-out: whole jiffies, so not too much. */
+static void l5_spin_took(u64 start, long *timeo)
+{
+	if (*timeo != MAX_SCHEDULE_TIMEOUT)
+		*timeo -= min_t(u64, *timeo,
+				nsecs_to_jiffies(local_clock() - start));
+}
+
 /**
  * l5_wait_rx() - wait for more to read: spin, then sleep
  * @l5: a socket in state L5_RINGS
@@ -258,12 +275,13 @@ int l5_wait_rx(struct l5_sock *l5, long *timeo, bool may_spin, size_t seen)
 		return l5_rx_ready(l5, seen) ? 0 : -EAGAIN;
 	}
 	if (may_spin)
-		ns = l5_spin_time(l5, &adapt);
+		ns = l5_spin_most(l5_spin_time(l5, &adapt), *timeo);
 	if (!ns && !adapt)
 		return l5_sleep(l5, timeo, l5_link_arm_rx,
 				l5_rx_ready(l5, seen));
 	start = local_clock();
 	if (!ns || !l5_spin(l5, start, ns, adapt)) {
+		l5_spin_took(start, timeo);
 		err = l5_sleep(l5, timeo, l5_link_arm_rx,
 			       l5_rx_ready(l5, seen));
 		l5_slept(l5, start);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What a receive may spend on looking at the ring, net.l5.cpu_budget: nothing
- * that a sleep would not have cost, or as much as it is worth.
+ * that a sleep would not have cost, or as much as it is worth; and no more than
+ * its time-out.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "kselftest_harness.h"
@@ -95,6 +98,43 @@ TEST_F_TIMEOUT(limit_looks, told, 120)
 	EXPECT_LE(ROUNDS / 2, l5_stat("spins") - spins);
 	close(c);
 	EXPECT_EQ(0, l5_reap(pid));
+}
+
+static long long cpu_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * 1000ll + t.tv_nsec / 1000000;
+}
+
+/* A socket that is told to look for a minute looks as long as its time-out. */
+TEST_F_TIMEOUT(limit_looks, within_time_outs, 300)
+{
+	enum { TIMES = 10, MS = 20 };
+	const struct timeval tv = { .tv_usec = MS * 1000 };
+	int c, s, us = 60 * 1000000, i;
+	long long spins, cpu;
+	char ch;
+
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	ASSERT_EQ(0, setsockopt(c, SOL_SOCKET, SO_BUSY_POLL, &us, sizeof(us)));
+	ASSERT_EQ(0, setsockopt(c, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	spins = l5_stat("spins");
+	cpu = cpu_ms();
+	for (i = 0; i < TIMES; i++) {
+		ASSERT_EQ(-1, recv(c, &ch, 1, 0));
+		ASSERT_EQ(EAGAIN, errno);
+	}
+	cpu = cpu_ms() - cpu;
+	TH_LOG("%lld ms for %d time-outs of %d ms", cpu, TIMES, MS);
+	EXPECT_LE(TIMES, l5_stat("spins") - spins);
+	/* the looks end when others need the CPU, so they may be shorter */
+	EXPECT_GT(5 * TIMES * MS, cpu);
+	ASSERT_EQ(1, send(s, "x", 1, 0));
+	EXPECT_EQ(1, recv(c, &ch, 1, 0));
+	close(c);
+	close(s);
 }
 
 TEST_HARNESS_MAIN
