@@ -8,6 +8,10 @@ from harness import HERE, free_port, random_file, sha, wait_until
 PYTHON = '/usr/bin/python3.11'
 SERVER = os.path.join(HERE, 'http_small.py')
 BIG = 1 << 20
+# http-reuse never: haproxy 2.6 frees the connections to servers that nobody
+# uses in its last moment, and may crash then, on TCP as well: in one reload of
+# 150 under load, and in none of 2700 without such connections. A connection to
+# a server still serves as many requests as its client sends.
 CONFIG = '''
 global
 	maxconn 200
@@ -23,6 +27,7 @@ frontend in
 	default_backend two
 backend two
 	balance roundrobin
+	http-reuse never
 	option httpchk GET /
 	server a 127.0.0.1:{a} check
 	server b 127.0.0.1:{b} check

@@ -81,6 +81,13 @@ def table():
         return [dict(zip(columns, line.split())) for line in f]
 
 
+def crash(pid):
+    """Where a process crashed, as the kernel's log says."""
+    r = subprocess.run(['dmesg'], capture_output=True, text=True)
+    return ' | '.join(line for line in r.stdout.splitlines()
+                      if f'[{pid}]' in line)
+
+
 def wait_until(condition, what, timeout=WAIT):
     """Poll until condition() gives something true, and return that."""
     end = time.monotonic() + timeout
@@ -292,9 +299,12 @@ class Session:
     def wait(self, p, what, timeout=WAIT):
         """The exit status of a process that is about to end."""
         try:
-            return p.wait(timeout)
+            code = p.wait(timeout)
         except subprocess.TimeoutExpired:
             raise Hangs(f'waited {timeout} s for {what} to end') from None
+        if code in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL):
+            print(f'# {what} crashed: {crash(p.pid)}', flush=True)
+        return code
 
     def wrk(self, url, name, *args):
         """

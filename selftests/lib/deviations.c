@@ -42,7 +42,10 @@
 
 #define CORK_REASON							\
 	"a ring keeps nothing back: what TCP_CORK or MSG_MORE would let "\
-	"wait for more, 200 ms at most, the peer sees at once"
+	"wait for more, 200 ms at most, the peer sees at once; so it does "	\
+	"what TCP holds back itself where TCP_NODELAY is not set, and a "	\
+	"peer that closes without having read it sends a reset where TCP's "	\
+	"would send a FIN (ECONNRESET, not EPIPE)"
 
 #define ULP_REASON							\
 	"TLS in the kernel is TCP's: TCP_ULP before connect() or listen() "\
