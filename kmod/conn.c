@@ -160,6 +160,7 @@ static void l5_conn_free_rings(struct rcu_head *rcu)
 			lent -= !!lent;
 		}
 		kvfree(end->pages);
+		kfree(end->unread);
 	}
 	l5_conn_let_go(conn);
 }

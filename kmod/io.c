@@ -30,6 +30,7 @@
 #include "ring.h"
 #include "state.h"
 #include "transport.h"
+#include "unread.h"
 #include "wait.h"
 
 /*

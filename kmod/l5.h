@@ -71,6 +71,7 @@
  *   l5_sock.pending_lock      (spin, bh) a listener's decided, unaccepted
  *                             meetings
  *   l5_users_lock             (spin, bh) the table of users' accounts
+ *   l5_unread.lock            (mutex) only ever tried
  *   l5_revoke_jobs_lock       (spin) what work on revoked sockets has to do;
  *                             innermost, in process context only
  *
@@ -200,6 +201,8 @@ extern const char l5_tag_owner;		/* l5_sock, of its bootstrap */
  *	mapped them
  * @lent_pages: of @npages, those that the other end's payer pays for
  * @late_key: not 0: another host writes this ring, with L5_NOTIFY_ONE
+ * @unread: what is known about its unread bytes, see unread.c; NULL until there
+ *	were many records to count, then there until the end
  * @fold: pages of a ring that is mapped: after so many places they come again,
  *	see fold.c; 0: it never was
  * @starved: not 0: no memory until the reader is in this page; see pages.c
@@ -249,6 +252,7 @@ struct l5_end {
 	u32 lent;
 	u32 lent_pages;
 	u64 late_key;
+	struct l5_unread *unread;
 	bool dropped;
 	struct mutex fill_lock;
 	struct mutex whole_lock;

@@ -11,6 +11,7 @@
 #include "ring.h"
 #include "state.h"
 #include "transport.h"
+#include "unread.h"
 #include "wait.h"
 
 /* Is there as much as SO_RCVLOWAT wants, with @before bytes before the ring? */

@@ -344,13 +344,17 @@ static bool l5_ring_late(struct l5_end *ring, u64 pos, u64 *slot)
 	return false;
 }
 
-/*
- * The record at the consumer, checked. A reader that has the lock holds the
- * page of the header, by @copy; others, and those that only count, have NULL.
+/**
+ * l5_ring_next() - the record at a consumer, checked
+ * @ring: what is read
+ * @c: where
+ * @copy: a reader that has the lock holds the page of the header by it; NULL
+ *	for others, and those that only count
+ *
+ * Context: any.
  * Return: 1, 0 if there is none, -EPROTO.
  */
-static int l5_ring_next(struct l5_end *ring, struct l5_cons *c,
-			struct page **copy)
+int l5_ring_next(struct l5_end *ring, struct l5_cons *c, struct page **copy)
 {
 	struct page *page;
 	int ret = 0;
@@ -476,12 +480,20 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 	return n;
 }
 
-/*
- * The next record of a walk that takes none: as l5_ring_next(). Empty records
- * are not to keep a walk busy any more than a read.
+/**
+ * l5_ring_walk() - the next record of a walk that takes none
+ * @ring: what is read
+ * @c: at a record
+ * @start: where the walk began
+ * @copy: as for l5_ring_next()
+ *
+ * Empty records are not to keep a walk busy any more than a read.
+ *
+ * Context: any.
+ * Return: as l5_ring_next().
  */
-static int l5_ring_walk(struct l5_end *ring, struct l5_cons *c, u64 start,
-			struct page **copy)
+int l5_ring_walk(struct l5_end *ring, struct l5_cons *c, u64 start,
+		 struct page **copy)
 {
 	c->empty = c->len ? 0 : c->empty + 1;
 	if (c->empty > L5_EMPTY_MAX)
@@ -555,79 +567,6 @@ ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 
 	l5_ring_letgo(&l5_own(l5)->rx_copy);
 	return n;
-}
-
-/**
- * l5_ring_count() - unread payload bytes in a ring
- * @l5: a socket in state L5_RINGS
- * @end: the end that writes the ring
- * @enough: stop counting there
- *
- * A snapshot: without that direction's lock the cursors may move meanwhile.
- *
- * Context: process, may sleep.
- */
-size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough)
-{
-	struct l5_end *ring = &l5->conn->end[end];
-	struct l5_cons walk = { .size = ring->size };
-	size_t sum = 0;
-	u64 start;
-
-	if (l5_cons_load(&walk, l5->conn->end[!end].ctrl) < 0)
-		return 0;
-	start = walk.head;
-	if (l5_ring_next(ring, &walk, NULL) <= 0)
-		return 0;
-	do {
-		sum += walk.len - walk.off;
-		/* records may be as small as the peer likes */
-		cond_resched();
-	} while (sum < enough && l5_ring_walk(ring, &walk, start, NULL) > 0);
-	return sum;
-}
-
-/**
- * l5_ring_holds() - are there so many bytes to read, or anything to complain
- *	of?
- * @l5: a socket in state L5_RINGS
- * @n: bytes, at least 1
- *
- * Without the lock: its holder may be in a page fault for as long as a process
- * likes. A receiver that takes bytes meanwhile moves the cursors: then the
- * count may be of anything, and the bytes are counted again. If that goes on,
- * or the receiver stands between its two stores, there is something to read,
- * and the receiver that comes to take it will see how much: true means no more
- * than that it is worth trying.
- *
- * Context: process, may sleep.
- */
-bool l5_ring_holds(struct l5_sock *l5, size_t n)
-{
-	const struct l5_ctrl *ctrl = l5_own(l5)->ctrl;
-	u64 head, pos;
-	size_t sum;
-	int i;
-
-	for (i = 0; i < 4; i++) {
-		if (!l5_ring_readable(l5))
-			return false;
-		pos = l5_load(&ctrl->rx_pos);
-		/*
-		 * AD, pairs with C: a receiver leaves a place by moving the
-		 * cursors; what is then written to that place is seen after
-		 * these cursors
-		 */
-		smp_rmb();
-		head = l5_load(&ctrl->rx_head);
-		sum = l5_ring_count(l5, !l5->end, n);
-		/* AD, pairs with C */
-		smp_rmb();
-		if (l5_load(&ctrl->rx_pos) == pos &&
-		    l5_load(&ctrl->rx_head) == head)
-			return !sum || sum >= n;
-	}
-	return true;
 }
 
 /**

@@ -10,8 +10,9 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		     bool discard);
 ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 		     size_t len, bool discard);
-size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough);
-bool l5_ring_holds(struct l5_sock *l5, size_t n);
+int l5_ring_next(struct l5_end *ring, struct l5_cons *c, struct page **copy);
+int l5_ring_walk(struct l5_end *ring, struct l5_cons *c, u64 start,
+		 struct page **copy);
 u64 l5_ring_seen(struct l5_sock *l5, u64 from);
 u32 l5_ring_used(struct l5_conn *conn, int end);
 int l5_ring_more(struct l5_sock *l5, struct l5_end *e, u32 len);

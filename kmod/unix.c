@@ -49,6 +49,7 @@
 #include "bootstrap.h"
 #include "rendezvous.h"
 #include "ring.h"
+#include "unread.h"
 #include "unix.h"
 
 /* How long until the next try for an iolock. */

@@ -10,6 +10,7 @@
 #include "link.h"
 #include "netns.h"
 #include "ring.h"
+#include "unread.h"
 #include "wait.h"
 
 /* Is there more to receive than the @seen bytes that a peek left in place? */
