@@ -312,6 +312,8 @@ struct l5_wire_ops {
  * @abort: the bootstrap that is to be ended, a reference, or NULL
  * @boot: the bootstrap that a closed socket has left to this, or NULL
  * @fin_waited: how long a FIN has waited
+ * @all_by_tcp: when the wire was over: this end had cut, and sends no more, and
+ *	never sent by the ring
  * @timeout: jiffies, net.l5.rdma_timeout_ms as it was when this was made
  * @ended: the work has seen to the end of this object
  * @bye: &enum l5_reason to stay on TCP
@@ -374,6 +376,7 @@ struct l5_far {
 	struct sock *abort;
 	struct socket *boot;
 	struct l5_waited fin_waited;
+	bool all_by_tcp;
 	unsigned long timeout;
 	bool ended;
 	u8 bye;
@@ -577,6 +580,7 @@ void l5_fin_wait(struct l5_sock *l5);
 bool l5_fin_later(struct l5_sock *l5);
 struct socket *l5_fin_prepare(struct l5_far *far, struct socket *boot);
 bool l5_fin_keep(struct l5_far *far, struct socket *boot);
+bool l5_fin_true(const struct l5_far *far);
 bool l5_fin_work(struct l5_far *far);
 
 /* handover.c */

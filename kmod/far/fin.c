@@ -11,7 +11,9 @@
  * answer.
  *
  * If the answer never comes no FIN may say that the stream ends where TCP does:
- * a reset is sent then.
+ * a reset is sent then. But if nothing was sent by the ring the stream does end
+ * there. A peer that knows of no cut then reads the end, and one that does know
+ * waits for the wire's word, and has an error if that never comes.
  */
 #include <net/net_namespace.h>
 #include <net/tcp.h>
@@ -39,6 +41,20 @@ static bool l5_fin_may(const struct l5_far *far)
 	return l5_out_acked(&far->ph) || l5_in_closed(&far->ph);
 }
 
+/**
+ * l5_fin_true() - has all been sent by TCP, although this end has cut?
+ * @far: of this end, its lock held; not yet L5_LINK_OVER, its connection may be
+ *	gone then
+ *
+ * Return: true if so, and no more is sent.
+ */
+bool l5_fin_true(const struct l5_far *far)
+{
+	lockdep_assert_held(&far->lock);
+	return READ_ONCE(far->ph.goal) >= L5_OUT_FIN &&
+	       !l5_load(&far->conn->end[far->end].ctrl->tx_tail);
+}
+
 /* Has a FIN to wait? Not that of a socket used again: l5_far_abandon(). */
 static bool l5_fin_must_wait(const struct l5_far *far)
 {
@@ -64,7 +80,8 @@ void l5_fin_wait(struct l5_sock *l5)
 		wait_event_timeout(far->wait,
 				   l5_fin_may(far) || l5_is_over(&far->ph),
 				   L5_PAUSE_MOST);
-	if (!l5_fin_may(far))
+	/* no thread sends any more, see l5_fin_true() */
+	if (!l5_fin_may(far) && l5_load(&l5_own(l5)->ctrl->tx_tail))
 		tcp_abort(l5->boot->sk, ECONNRESET);
 }
 
@@ -186,13 +203,16 @@ static bool l5_fin_send(struct l5_far *far, bool reset)
 bool l5_fin_work(struct l5_far *far)
 {
 	struct socket *boot = NULL;
-	bool may, now;
+	bool may, now, over;
 
 	spin_lock_bh(&far->lock);
 	may = l5_fin_may(far);
-	now = may || l5_is_over(&far->ph) ||
+	over = l5_is_over(&far->ph);
+	now = may || over ||
 	      l5_waited(&far->fin_waited, L5_PAUSE_MOST) >=
 		      l5_fin_patience(far);
+	if (now && !may)
+		may = over ? far->all_by_tcp : l5_fin_true(far);
 	if (now)
 		swap(boot, far->boot);
 	spin_unlock_bh(&far->lock);

@@ -510,8 +510,9 @@ static void l5_handover_stays(struct l5_far *far, struct l5_sock *l5)
 
 /*
  * Is it an error that the wire has ended? Not if the peer had said that
- * it closes. And not if the peer never sent by the wire, has ended its
- * stream on TCP by a FIN, and got no bytes that it did not know of.
+ * it closes. And not if the peer never sent by the wire, and either this end
+ * did not, either, and sends no more, see l5_fin_true(), or the peer has ended
+ * its stream on TCP by a FIN, and got no bytes that it did not know of.
  */
 static bool l5_handover_broken(struct l5_far *far, const struct sock *bsk)
 {
@@ -521,7 +522,7 @@ static bool l5_handover_broken(struct l5_far *far, const struct sock *bsk)
 		return false;
 	if (l5_in_cut(&far->ph))
 		return true;
-	if (!l5_out_cut(&far->ph))
+	if (!l5_out_cut(&far->ph) || far->all_by_tcp)
 		return false;
 	return !sock_flag(bsk, SOCK_DONE) ||
 	       l5_load(&far->conn->end[far->end].ctrl->tx_tail);
@@ -544,6 +545,7 @@ void l5_handover_over(struct l5_far *far)
 		spin_unlock_bh(&far->lock);
 		return;
 	}
+	far->all_by_tcp = l5_out_cut(&far->ph) && l5_fin_true(far);
 	if (far->l5) {
 		bsk = far->l5->boot->sk;
 		sk = &far->l5->sk;

@@ -90,6 +90,7 @@ struct host {
 	/* the program */
 	u32 total, sent, got;
 	bool inside, shut, eof, fin_read, tx_sleep, rx_sleep;
+	bool orderly;	/* it sends no more, and took nothing back */
 	int err;
 };
 
@@ -279,10 +280,26 @@ static void end_of_file(struct host *h)
 	h->eof = true;
 }
 
+/*
+ * All that a peer sent was sent by TCP, and it has closed, or shut down, and had
+ * all that was sent to it: then its FIN tells the truth, and to a program that
+ * knows of no cut the death of a wire is no error.
+ */
+static bool all_by_tcp(const struct host *h)
+{
+	const struct host *p = peer_of(h);
+
+	return p->orderly && !l5_out_cut(&h->far.ph) &&
+	       !l5_in_cut(&h->far.ph) &&
+	       !p->conn.end[p->l5.end].ctrl->tx_tail &&
+	       p->bsk.copied_seq - h->base - p->fin_read == h->tcp_sent;
+}
+
 static void error(struct host *h, int err)
 {
 	must(err < 0);
 	must(may_die || early || forger);
+	must(!all_by_tcp(h) || forger);
 	h->err = err;
 }
 
@@ -382,6 +399,7 @@ static void shut(struct host *h)
 
 	mutex_lock(&l5->lock);
 	h->shut = true;
+	h->orderly = h->bsk.sk_state != TCP_CLOSE;
 	if (l5_far_is(&h->far, L5_FAR_OPEN))
 		tcp = l5_far_tx_begin(&h->far);
 	if (!tcp && l5_tx_rings(l5))
@@ -402,12 +420,14 @@ static void close_it(struct host *h)
 	struct l5_sock *l5 = &h->l5;
 	bool reset = false;
 
+	h->orderly = h->bsk.sk_state != TCP_CLOSE;
 	h->shut = true;
 	h->open = false;
 	if (l5->state >= L5_MOVING) {
 		RCU_INIT_POINTER(l5_own(l5)->sk, NULL);
 		set_bit(L5_END_CLOSED, &l5_own(l5)->flags);
 		reset = l5_ring_readable(l5);
+		h->orderly &= !reset;
 		if (reset)
 			tcp_abort(&h->bsk, ECONNRESET);
 		else

@@ -36,6 +36,7 @@
  *   NO_ONCE    a closer that waits for CUTACK hears of the death before TCP is
  *              reset, and sends TCP's FIN
  *   NO_RESET   the end that learns of the death tells nobody
+ *   NO_DATA    an end that sends no more tells nobody, and had sent by the ring
  * Not needed, the run shows it:
  *   EAGER      records are posted although CUTACK has not come
  */
@@ -82,7 +83,7 @@ byte ph_link[2], ph_out[2], ph_goal[2], ph_in[2];
 
 /* Of each end, as sender: */
 byte sent[2], inside[2], senders[2];
-bit ready_got[2], moving[2], fin[2];
+bit ready_got[2], moving[2], fin[2], rung[2];
 /* as receiver of the other's bytes: */
 byte got[2], seq[2];
 bit read_done[2];
@@ -95,6 +96,12 @@ bit read_done[2];
 #define IN_IS_FIN	(ph_in[me] >= IN_FIN)
 #define IN_IS_CLOSED	(ph_in[me] == IN_CLOSED || ph_in[me] == IN_UNUSED)
 #define DOWN(e)		(ph_goal[e] >= OUT_FIN)
+/* this end has cut, and sends no more, and never sent by the ring */
+#ifdef NO_DATA
+#define ALL_BY_TCP	DOWN(me)
+#else
+#define ALL_BY_TCP	(DOWN(me) && !rung[me])
+#endif
 
 inline link_to(s)
 {
@@ -169,7 +176,11 @@ proctype sender(byte me)
 		:: else
 		fi;
 		if
-		:: OUT_IS_CUT -> ring[me]!sent[me]; sent[me]++; goto out
+		:: OUT_IS_CUT ->
+			ring[me]!sent[me];
+			rung[me] = 1;
+			sent[me]++;
+			goto out
 		:: else -> inside[me]++
 		fi
 	};
@@ -400,7 +411,7 @@ proctype handler(byte me)
 #endif
 #ifndef NO_RESET
 		if
-		:: (OUT_IS_CUT && !IN_IS_CLOSED) ||
+		:: (OUT_IS_CUT && !IN_IS_CLOSED && !ALL_BY_TCP) ||
 		   (IN_IS_CUT && !IN_IS_FIN && ph_goal[me] != OUT_CLOSED) ->
 			reset = 1;
 			error[0] = 1;
