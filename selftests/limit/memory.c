@@ -240,6 +240,9 @@ TEST_F_TIMEOUT(limit_memory, memory_cgroup, 300)
 		}
 		_exit(6);
 	}
+	/* so that the end of a child that fails is heard */
+	close(up[1]);
+	close(down[0]);
 	ASSERT_EQ(1, read(up[0], &b, 1));
 	charged = l5_number("/sys/fs/cgroup/l5_limit/memory.current");
 	TH_LOG("charged with 3 MiB in the ring: %lld KiB", charged >> 10);

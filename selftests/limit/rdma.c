@@ -431,10 +431,15 @@ static long long charged(struct addr *to, int l, int notify)
 	close(up[1]);
 	for (i = 0; i < CHARGED; i++) {
 		fd[i] = accept(l, NULL, NULL);
-		if (!end_get(fd[i], 100, 0) || !end_put(fd[i], 100, 0))
+		if (fd[i] < 0)
 			break;
+		if (!end_get(fd[i], 100, 0) || !end_put(fd[i], 100, 0)) {
+			close(fd[i]);
+			break;
+		}
 	}
-	if (read(up[0], &status, 1) == 1)
+	/* a child that lacks a connection says nothing */
+	if (i == CHARGED && read(up[0], &status, 1) == 1)
 		now = l5_number(CGROUP "/memory.current");
 	close(up[0]);
 	kill(pid, SIGKILL);
