@@ -25,6 +25,7 @@
  *	poll() minds SO_RCVLOWAT
  * @told: the kernel tells of the end of a socket that shows the family, and
  *	looks into the socket for that
+ * @grows: buffers grow while nobody reads, so rings do, see grow.c
  * @whole: splice() into a pipe is a receive that waits by SPLICE_F_NONBLOCK
  * @create: a bootstrap was made. Context: process
  * @judge: see l5_boot_judge()
@@ -83,6 +84,7 @@ struct l5_boot_ops {
 	bool events;
 	bool counts;
 	bool told;
+	bool grows;
 	bool whole;
 	void (*create)(struct l5_sock *l5);
 	int (*judge)(struct l5_sock *l5, int what, struct l5_sockaddr *addr,

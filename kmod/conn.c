@@ -153,10 +153,10 @@ static void l5_conn_free_rings(struct rcu_head *rcu)
 				     virt_to_page(end->ctrl));
 		lent = end->lent_pages;
 		for (n = 0; end->pages && n < l5_ring_period(end); n++) {
-			if (!end->pages[n])
+			if (!end->pages->at[n])
 				continue;
 			l5_page_free(lent ? &conn->end[!i].payer : &end->payer,
-				     end->pages[n]);
+				     end->pages->at[n]);
 			lent -= !!lent;
 		}
 		kvfree(end->pages);

@@ -40,6 +40,7 @@
 #include "drop.h"
 #include "end.h"
 #include "fold.h"
+#include "grow.h"
 #include "lock.h"
 #include "mapper.h"
 #include "netns.h"
@@ -107,12 +108,12 @@ static bool l5_drop_take(struct l5_conn *conn, int ring, u64 first, u64 keep)
 	u32 period = l5_ring_period(e), i, n = 0;
 
 	for (i = 0; e->pages && i < l5_ring_places(e); i++) {
-		struct page *page = e->pages[i];
+		struct page *page = e->pages->at[i];
 
 		if (!page || ((i - (u32)first) & (period - 1)) < keep)
 			continue;
 		/* AV, pairs with N: a writer that misses it sees @dropped */
-		smp_store_release(&e->pages[i], NULL);
+		smp_store_release(&e->pages->at[i], NULL);
 		/* the other places of a page have it no more, either */
 		if (i >= period)
 			continue;
@@ -134,7 +135,8 @@ static u64 l5_drop_tail(struct l5_end *e)
 	u64 *slot = l5_ring_slot(e, tail);
 	u64 hdr = slot ? READ_ONCE(*slot) : 0;
 
-	return l5_rec_valid(e->size, hdr) ? tail + l5_rec_size((u32)hdr) : tail;
+	return l5_rec_valid(READ_ONCE(e->size), hdr) ?
+	       tail + l5_rec_size((u32)hdr) : tail;
 }
 
 /*
@@ -155,7 +157,8 @@ static bool l5_drop_trim(struct l5_conn *conn, int closed, bool *took)
 
 	/* C, pairs with D, or with a reader that has left the pages before */
 	head = l5_load_acquire(&conn->end[!closed].ctrl->rx_head);
-	unread = head != tail && tail - head <= conn->end[closed].size;
+	unread = head != tail &&
+		 tail - head <= READ_ONCE(conn->end[closed].size);
 	if (unread)
 		*took = l5_drop_take(conn, closed, head >> PAGE_SHIFT,
 				     (tail >> PAGE_SHIFT) -
@@ -282,16 +285,25 @@ void l5_drop_now(struct l5_conn *conn, int closed)
 	}
 }
 
+/* Has a ring pages that are to be given back when it is idle? */
+static bool l5_idle_spare(const struct l5_end *e)
+{
+	u32 fold = READ_ONCE(e->fold);
+
+	return fold ? fold > L5_FOLD_LEAST :
+		      READ_ONCE(e->npages) > L5_RING_KEEPS;
+}
+
 /*
- * Has a ring that has been unfolded been empty for long enough, with its writer
- * where it is now?
+ * Has a ring that has been unfolded, or has grown, been empty for long enough,
+ * with its writer where it is now?
  */
 static bool l5_idle_ring(struct l5_conn *conn, int ring, unsigned long pause)
 {
 	struct l5_end *e = &conn->end[ring];
 	u64 tail = l5_load(&e->ctrl->tx_tail);
 
-	if (READ_ONCE(e->fold) <= L5_FOLD_LEAST || !pause)
+	if (!l5_idle_spare(e) || !pause)
 		return false;
 	if (tail != e->idle_tail ||
 	    l5_load(&conn->end[!ring].ctrl->rx_head) != tail) {
@@ -317,6 +329,33 @@ static bool l5_idle_in_use(struct l5_end *e, u64 first)
 	return false;
 }
 
+/* Take the pages that its reader has left from a ring that is not mapped. */
+static void l5_idle_trim(struct l5_conn *conn, int ring, u64 first)
+{
+	struct l5_end *e = &conn->end[ring];
+	u32 places = l5_ring_places(e), n = 0;
+	struct page *page;
+
+	/* one with a page for each place does not count them on */
+	if (e->next - e->first == places && first >= places) {
+		WRITE_ONCE(e->first, first + 1 - places);
+		/* U, pairs with T */
+		smp_store_release(&e->next, first + 1);
+	}
+	/* a task that has pinned one: see l5_idle_in_use() */
+	while (e->first < first &&
+	       page_count(*l5_ring_page_at(e, e->first)) == 1) {
+		page = *l5_ring_page_at(e, e->first);
+		/* AV, pairs with N: nobody reads there any more */
+		smp_store_release(l5_ring_page_at(e, e->first), NULL);
+		WRITE_ONCE(e->first, e->first + 1);
+		list_add(&page->lru, &conn->dropped);
+		n++;
+	}
+	if (n)
+		l5_drop_account(conn, ring, n);
+}
+
 /*
  * Fold a ring. Its writers are kept out; what a reader would read is not there,
  * so a reader that is there all the same has only the place of the next header
@@ -333,17 +372,33 @@ static void l5_idle_fold(struct l5_conn *conn, int ring, u64 tail)
 	if (!l5_rings_trylock(conn, -1))
 		goto out;
 	/* C, pairs with D: the reader has left what is before */
-	if (!e->dropped && e->fold > L5_FOLD_LEAST &&
+	if (!e->dropped && l5_idle_spare(e) &&
 	    l5_load(&e->ctrl->tx_tail) == tail &&
 	    l5_load_acquire(&conn->end[!ring].ctrl->rx_head) == tail &&
-	    !l5_idle_in_use(e, first)) {
-		l5_drop_take(conn, ring, first, L5_FOLD_LEAST);
-		l5_ring_spread(e, first, L5_FOLD_LEAST);
+	    !(e->fold && l5_idle_in_use(e, first))) {
+		if (e->fold) {
+			l5_drop_take(conn, ring, first, L5_FOLD_LEAST);
+			l5_ring_spread(e, first, L5_FOLD_LEAST);
+		} else {
+			l5_idle_trim(conn, ring, min(first, e->next));
+		}
 		conn->drop_cookie = start_poll_synchronize_rcu();
 	}
 	l5_rings_unlock(conn);
 out:
 	mutex_unlock(&e->whole_lock);
+}
+
+/* Make a ring longer whose writer waits, and wake it. */
+static void l5_idle_grow(struct l5_conn *conn, int ring, struct l5_sock *l5)
+{
+	struct l5_end *e = &conn->end[ring];
+	int err = l5_ring_enlarge(l5, conn, ring);
+
+	if (!err || err == -ENOSPC)
+		WRITE_ONCE(e->full, false);
+	if (!err)
+		l5_bell(e, &e->ctrl->tx_wait, true);
 }
 
 /*
@@ -354,13 +409,18 @@ static void l5_idle_end(struct l5_conn *conn, int ring, struct l5_sock *l5,
 			bool idle)
 {
 	struct l5_end *e = &conn->end[ring];
+	bool grow = l5_grow_due(conn, ring);
 	u32 *word = &e->ctrl->tx_lock;
 
-	if (idle && mutex_trylock(&l5->tx_lock)) {
+	if ((idle || grow) && mutex_trylock(&l5->tx_lock)) {
 		/* a word that says anything is left for another time */
 		if (cmpxchg(word, 0, L5_LOCK_KERNEL) == 0) {
-			l5_idle_fold(conn, ring, e->idle_tail);
-			l5_ring_hope(l5);
+			if (idle) {
+				l5_idle_fold(conn, ring, e->idle_tail);
+				l5_ring_hope(l5);
+			}
+			if (grow)
+				l5_idle_grow(conn, ring, l5);
 			l5_ring_unlock(l5, L5_LOCK_TX);
 		} else {
 			mutex_unlock(&l5->tx_lock);
@@ -389,9 +449,11 @@ static struct l5_sock *l5_idle_sock(const struct l5_end *e)
 static unsigned long l5_idle_next(const struct l5_end *e,
 				  const struct l5_sock *l5)
 {
+	unsigned long next = l5_grow_next(e);
+
 	if (READ_ONCE(e->poor))
 		return L5_POOR_PAUSE;
-	return READ_ONCE(e->fold) > L5_FOLD_LEAST ? l5_idle_pause(l5->ln) : 0;
+	return next ?: l5_idle_spare(e) ? l5_idle_pause(l5->ln) : 0;
 }
 
 /**

@@ -118,7 +118,7 @@ struct l5_fill {
 	u32 grant;			/* and of these, granted anew */
 	u32 rest;			/* granted anew to writers */
 	u32 want;			/* pages */
-	struct page **array;		/* of the ring, if it had none */
+	struct l5_pages *array;		/* of the ring, if it had none */
 	struct list_head list;
 	u32 n;				/* in that list, the payer's first */
 };
@@ -193,7 +193,7 @@ static int l5_fill_gather(struct l5_fill *f)
 	if (!l5_fill_reserve(f))
 		return -ENOMEM;
 	if (!READ_ONCE(f->e->pages)) {
-		f->array = l5_ring_array(f->e, &f->writer,
+		f->array = l5_ring_array(READ_ONCE(f->e->size), &f->writer,
 					 __GFP_RETRY_MAYFAIL);
 		if (!f->array)
 			return -ENOMEM;
@@ -568,7 +568,8 @@ static void l5_idle_queue(struct l5_conn *conn, unsigned long pause, bool soon)
  */
 void l5_ring_idle_later(struct l5_conn *conn, unsigned long pause, bool soon)
 {
-	if (!pause || !conn->link->drops)
+	if (!pause || !conn->link->drops ||
+	    (!soon && delayed_work_pending(&conn->drop)))
 		return;
 	l5_idle_queue(conn, pause, soon);
 	/*
@@ -601,7 +602,7 @@ void l5_ring_hope(struct l5_sock *l5)
 u32 l5_ring_extent(const struct l5_sock *l5)
 {
 	const struct l5_end *own = l5_own(l5);
-	u32 size = own->size, sndbuf;
+	u32 size = READ_ONCE(own->size), sndbuf;
 
 	if (unlikely(READ_ONCE(own->poor)))
 		size = l5_fold_window(own);

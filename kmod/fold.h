@@ -24,9 +24,10 @@ static inline u32 l5_fold_window(const struct l5_end *e)
 {
 	/* AY, pairs with AX */
 	u32 fold = smp_load_acquire(&e->fold);
+	u32 size = READ_ONCE(e->size);
 
-	return fold && fold < e->size >> PAGE_SHIFT ?
-	       (fold - 1) << PAGE_SHIFT : e->size;
+	return fold && fold < size >> PAGE_SHIFT ? (fold - 1) << PAGE_SHIFT :
+						   size;
 }
 
 void l5_ring_spread(struct l5_end *e, u64 first, u32 fold);

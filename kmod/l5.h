@@ -185,6 +185,21 @@ extern const char l5_tag_owner;		/* l5_sock, of its bootstrap */
 #define L5_END_KEPT	8
 
 /**
+ * struct l5_pages - the pages of a ring, by place
+ * @rcu: for the end of an array that was too short, see grow.c
+ * @mask: number of places, less one
+ * @at: NULL where there is no page
+ *
+ * Tasks that look at it without a lock find a page by this mask alone: the
+ * ring's size may change meanwhile.
+ */
+struct l5_pages {
+	struct rcu_head rcu;
+	u32 mask;
+	struct page *at[];
+};
+
+/**
  * struct l5_end - one end of a connection: what it writes, what it has read
  * @sk: the l5_sock holding this end, NULL before accept() and after release
  * @flags: L5_END_*, set by this end, read by the other
@@ -192,7 +207,7 @@ extern const char l5_tag_owner;		/* l5_sock, of its bootstrap */
  *	server's payer is the listener's. Under @fill_lock
  * @ctrl: control page, see l5_ring.h
  * @size: of the ring this end writes
- * @pages: of that ring by position, NULL where there is no page
+ * @pages: of that ring by position, NULL until it has some
  * @first: number of the first page there, counted from position 0
  * @next: number after the last page there
  * @npages: pages the ring owns
@@ -207,6 +222,9 @@ extern const char l5_tag_owner;		/* l5_sock, of its bootstrap */
  *	see fold.c; 0: it never was
  * @starved: not 0: no memory until the reader is in this page; see pages.c
  * @poor: there was no memory for more than @fold pages
+ * @full: a writer waits for room, and the reader is watched, see grow.c
+ * @full_pos: where the reader was then
+ * @full_since: jiffies when it was first seen there
  * @idle_tail: where the writer of a ring with more pages than it was mapped
  *	with was when the ring was last looked at, see drop.c
  * @idle_since: jiffies when it was first seen there
@@ -238,7 +256,7 @@ struct l5_end {
 	struct l5_payer payer;
 	struct l5_ctrl *ctrl;
 	u32 size;
-	struct page **pages;
+	struct l5_pages *pages;
 	u64 first;
 	u64 next;
 	u64 starved;
@@ -247,6 +265,9 @@ struct l5_end {
 	spinlock_t extent_lock;
 	u32 fold;
 	bool poor;
+	bool full;
+	u64 full_pos;
+	unsigned long full_since;
 	u32 npages;
 	u32 granted;
 	u32 lent;

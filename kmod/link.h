@@ -14,6 +14,7 @@
 #include <linux/indirect_call_wrapper.h>
 
 #include "fold.h"
+#include "grow.h"
 #include "l5.h"
 #include "ring.h"
 #include "shm.h"
@@ -109,6 +110,7 @@ static inline void l5_link_arm_rx(struct l5_sock *l5)
 static inline void l5_link_arm_tx(struct l5_sock *l5)
 {
 	l5_wait_arm(&l5_own(l5)->ctrl->tx_wait);
+	l5_ring_full(l5);
 	if (l5->conn->link->arm_tx)
 		l5->conn->link->arm_tx(l5, l5_room_low(l5_ring_extent(l5)));
 }

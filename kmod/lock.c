@@ -187,6 +187,8 @@ static int l5_ring_load(struct l5_sock *l5, int dir, bool mend)
 	if (dir == L5_LOCK_TX)
 		return l5_prod_load(&own->prod, own->ctrl, peer->ctrl) < 0 ||
 		       (mend && l5_ring_mend_tx(own, peer)) ? -EPROTO : 0;
+	/* it may have grown, see grow.c */
+	own->cons.size = READ_ONCE(peer->size);
 	if (l5_cons_load(&own->cons, own->ctrl) < 0)
 		return -EPROTO;
 	if (mend && l5_ring_mend_rx(own, peer))

@@ -234,7 +234,7 @@ static struct page *l5_map_page(const struct l5_mapper *m,
 	case L5_AREA_STATE:
 		return virt_to_page(own->state);
 	default:
-		return p->ring->pages ? p->ring->pages[p->index] : NULL;
+		return p->ring->pages ? p->ring->pages->at[p->index] : NULL;
 	}
 }
 
@@ -273,7 +273,7 @@ static unsigned long l5_map_fill_part(struct vm_area_struct *vma,
 	num = min_t(unsigned long, (end - addr) >> PAGE_SHIFT,
 		    l5_ring_places(p.ring) - p.index);
 	left = num;
-	if (vm_insert_pages(vma, addr, p.ring->pages + p.index, &left))
+	if (vm_insert_pages(vma, addr, p.ring->pages->at + p.index, &left))
 		return 0;
 	return num << PAGE_SHIFT;
 }

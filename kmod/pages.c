@@ -28,12 +28,12 @@
 struct page *l5_ring_page(struct l5_end *e, u64 pos)
 {
 	/* N, pairs with O in the functions below; the array, then the page */
-	struct page **pages = smp_load_acquire(&e->pages);
+	struct l5_pages *pages = smp_load_acquire(&e->pages);
 
 	if (!pages)
 		return NULL;
 	/* N, pairs with O, too; the page, then what is in it */
-	return smp_load_acquire(&pages[(pos & (e->size - 1)) >> PAGE_SHIFT]);
+	return smp_load_acquire(&pages->at[(pos >> PAGE_SHIFT) & pages->mask]);
 }
 
 /**
@@ -55,7 +55,7 @@ u64 *l5_ring_slot(struct l5_end *e, u64 pos)
 /* The place of the page with a number. */
 struct page **l5_ring_page_at(struct l5_end *e, u64 number)
 {
-	return &e->pages[number & ((e->size >> PAGE_SHIFT) - 1)];
+	return &e->pages->at[number & e->pages->mask];
 }
 
 /* The number after the last page. */
@@ -97,7 +97,7 @@ static bool l5_ring_whole(const struct l5_end *e)
 struct l5_spare {
 	struct l5_payer payer;
 	struct page *page;
-	struct page **pages;
+	struct l5_pages *pages;
 };
 
 /* What is left over; the payer stays. */
@@ -126,23 +126,27 @@ static void l5_spare_payer(struct l5_spare *s, const struct l5_end *e)
 }
 
 /*
- * The array of pages, as hard to get as l5_page_alloc() says of @how.
+ * An array of pages for a ring of a size, as hard to get as l5_page_alloc() says
+ * of @how.
  * Return: NULL if there is no memory for it.
  */
-struct page **l5_ring_array(const struct l5_end *e,
-			    const struct l5_payer *payer, gfp_t how)
+struct l5_pages *l5_ring_array(u32 size, const struct l5_payer *payer,
+			       gfp_t how)
 {
 	struct mem_cgroup *old = set_active_memcg(payer->memcg);
-	struct page **pages;
+	u32 places = size >> PAGE_SHIFT;
+	struct l5_pages *pages;
 
-	pages = kvcalloc(e->size >> PAGE_SHIFT, sizeof(*pages),
+	pages = kvzalloc(struct_size(pages, at, places),
 			 GFP_KERNEL_ACCOUNT | __GFP_NOWARN | how);
 	set_active_memcg(old);
+	if (pages)
+		pages->mask = places - 1;
 	return pages;
 }
 
 /* Have the array in its place, if @pages is one and there was none. */
-void l5_ring_place_array(struct l5_end *e, struct page ***pages)
+void l5_ring_place_array(struct l5_end *e, struct l5_pages **pages)
 {
 	lockdep_assert_held(&e->fill_lock);
 	if (e->pages || !*pages)
@@ -211,7 +215,7 @@ static int l5_ring_grow(struct l5_end *e, struct l5_spare *s, u64 end)
 static bool l5_spare_get(struct l5_spare *s, const struct l5_end *e)
 {
 	if (!READ_ONCE(e->pages)) {
-		s->pages = l5_ring_array(e, &s->payer, 0);
+		s->pages = l5_ring_array(READ_ONCE(e->size), &s->payer, 0);
 		if (!s->pages)
 			return false;
 	}

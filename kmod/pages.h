@@ -7,11 +7,13 @@
 
 /* Pages of a ring that a connection is sure of. */
 #define L5_GRANT	2
+/* Pages that a ring keeps when it is idle, if it was never mapped. */
+#define L5_RING_KEEPS	64u
 
 /* Places of a ring, each as long as a page */
 static inline u32 l5_ring_places(const struct l5_end *e)
 {
-	return e->size >> PAGE_SHIFT;
+	return READ_ONCE(e->size) >> PAGE_SHIFT;
 }
 
 /* After so many places, pages come again. */
@@ -27,8 +29,8 @@ void l5_fill_unlock(struct l5_conn *conn);
 int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len);
 struct page **l5_ring_page_at(struct l5_end *e, u64 number);
 void l5_ring_grew(struct l5_end *e);
-struct page **l5_ring_array(const struct l5_end *e,
-			    const struct l5_payer *payer, gfp_t how);
-void l5_ring_place_array(struct l5_end *e, struct page ***pages);
+struct l5_pages *l5_ring_array(u32 size, const struct l5_payer *payer,
+			       gfp_t how);
+void l5_ring_place_array(struct l5_end *e, struct l5_pages **pages);
 
 #endif /* L5_PAGES_H */

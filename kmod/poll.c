@@ -27,7 +27,7 @@ static bool l5_poll_readable(struct l5_sock *l5, u32 before)
 		return true;
 	/* a ring that cannot take more has all bytes it will ever have */
 	if (READ_ONCE(peer->starved) ||
-	    l5_ring_used(l5->conn, !l5->end) >= peer->size / 4)
+	    l5_ring_used(l5->conn, !l5->end) >= READ_ONCE(peer->size) / 4)
 		return true;
 	return l5_ring_holds(l5, low);
 }

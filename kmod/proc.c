@@ -124,8 +124,8 @@ static int l5_seq_show(struct seq_file *seq, void *v)
 		transport = l5->conn->link->name;
 		tx = l5_ring_used(l5->conn, l5->end);
 		rx = l5_ring_used(l5->conn, !l5->end);
-		tx_size = own->size;
-		rx_size = peer->size;
+		tx_size = READ_ONCE(own->size);
+		rx_size = READ_ONCE(peer->size);
 	}
 	seq_printf(seq, "%llu %u %s %s %s %s %u %u %u %u",
 		   (u64)sock_i_ino(&l5->sk),

@@ -106,8 +106,12 @@ static u32 l5_ring_copy_out(struct l5_end *own, struct l5_end *ring,
  */
 static int l5_ring_short(struct l5_end *ring, u64 pos)
 {
-	return READ_ONCE(ring->dropped) && !l5_ring_page(ring, pos) ?
-	       -ECONNRESET : -EFAULT;
+	bool gone;
+
+	rcu_read_lock_sched();
+	gone = READ_ONCE(ring->dropped) && !l5_ring_page(ring, pos);
+	rcu_read_unlock_sched();
+	return gone ? -ECONNRESET : -EFAULT;
 }
 
 /*
@@ -209,7 +213,7 @@ static int l5_ring_fill_folded(struct l5_sock *l5, struct l5_end *e, u32 len)
 	do {
 		window = l5_fold_window(e);
 		used = l5_prod_used(&e->prod);
-		if (likely(used + len <= window || window == e->size))
+		if (likely(used + len <= window || window == READ_ONCE(e->size)))
 			return len;
 		if (l5_prod_look(&e->prod, l5_peer(l5)->ctrl) < 0)
 			return -EPROTO;
@@ -229,7 +233,12 @@ static int l5_ring_fill_folded(struct l5_sock *l5, struct l5_end *e, u32 len)
 static int l5_ring_have(struct l5_sock *l5, struct l5_end *e, u32 len)
 {
 	int have = READ_ONCE(e->fold) ? 0 : l5_ring_fill(l5, e, len);
+	struct l5_conn *conn = READ_ONCE(l5->conn);
 
+	/* more than it is to keep for good; of a disconnected end: l5_drop() */
+	if (have > 0 && unlikely(READ_ONCE(e->npages) > L5_RING_KEEPS) &&
+	    (e == &conn->end[L5_CLIENT] || e == &conn->end[L5_SERVER]))
+		l5_ring_idle_later(conn, l5_idle_pause(l5->ln), false);
 	return have ?: l5_ring_fill_folded(l5, e, len);
 }
 
@@ -300,7 +309,8 @@ void l5_ring_owed(struct l5_sock *l5)
 	if (l5_wants_data(ctrl) &&
 	    l5_load(&own->tx_tail) != l5_load(&ctrl->rx_head))
 		bells |= L5_BELL_DATA;
-	if (l5_wants_room(ctrl, l5_load(&own->rx_head), peer->size))
+	if (l5_wants_room(ctrl, l5_load(&own->rx_head),
+			  READ_ONCE(peer->size)))
 		bells |= L5_BELL_ROOM;
 	if (likely(!bells))
 		return;
@@ -332,7 +342,7 @@ static bool l5_ring_late(struct l5_end *ring, u64 pos, u64 *slot)
 	if ((hdr & L5_STAMP_MASK) != l5_late_stamp(ring->late_key, pos) ||
 	    !bare)
 		return !bare;
-	if (!l5_rec_valid(ring->size, bare))
+	if (!l5_rec_valid(READ_ONCE(ring->size), bare))
 		return false;
 	pos += l5_rec_size((u32)bare);
 	after = l5_ring_slot(ring, pos);
@@ -434,7 +444,7 @@ static ssize_t l5_ring_take(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		}
 		freed += l5_cons_take(c, own->ctrl, n);
 		done += n;
-		if (l5_room_tell(freed, ring->size)) {
+		if (l5_room_tell(freed, READ_ONCE(ring->size))) {
 			l5_link_freed(l5);
 			freed = 0;
 			/* records may be as small as the peer likes */
@@ -580,13 +590,13 @@ ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
 u64 l5_ring_seen(struct l5_sock *l5, u64 from)
 {
 	struct l5_end *ring = l5_peer(l5);
-	struct l5_cons walk = { .size = ring->size };
+	struct l5_cons walk = { .size = READ_ONCE(ring->size) };
 	u64 start;
 
 	if (l5_cons_load(&walk, l5_own(l5)->ctrl) < 0)
 		return from;
 	start = walk.head;
-	walk.head = l5_chain_from(from, start, ring->size);
+	walk.head = l5_chain_from(from, start, walk.size);
 	walk.off = 0;
 	if (l5_ring_next(ring, &walk, NULL) > 0)
 		while (l5_ring_walk(ring, &walk, start, NULL) > 0)
@@ -647,7 +657,7 @@ u32 l5_ring_used(struct l5_conn *conn, int end)
 	s64 used = l5_load(&conn->end[end].ctrl->tx_tail) -
 		   l5_load(&conn->end[!end].ctrl->rx_head);
 
-	return clamp_t(s64, used, 0, conn->end[end].size);
+	return clamp_t(s64, used, 0, READ_ONCE(conn->end[end].size));
 }
 
 /**

@@ -37,7 +37,8 @@ void l5_shm_freed(struct l5_sock *l5)
 
 	/* F, pairs with E */
 	l5_mb();
-	if (l5_wants_room(peer->ctrl, own->cons.head, peer->size))
+	if (l5_wants_room(peer->ctrl, own->cons.head,
+			  READ_ONCE(peer->size)))
 		l5_bell(peer, &peer->ctrl->tx_wait, true);
 }
 

@@ -266,8 +266,8 @@ static void l5_get_info(struct l5_sock *l5, struct l5_info *info)
 		return;
 	own = l5_own(l5);
 	peer = l5_peer(l5);
-	info->tx_size = own->size;
-	info->rx_size = peer->size;
+	info->tx_size = READ_ONCE(own->size);
+	info->rx_size = READ_ONCE(peer->size);
 	info->tx_used = l5_ring_used(l5->conn, l5->end);
 	info->rx_used = l5_ring_used(l5->conn, !l5->end);
 	info->tx_bytes = l5_load(&own->ctrl->tx_bytes);

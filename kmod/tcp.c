@@ -489,6 +489,7 @@ static void l5_tcp_release(struct l5_sock *l5)
 	.events		= true,						\
 	.counts		= true,						\
 	.told		= true,						\
+	.grows		= true,						\
 	.create		= l5_tcp_create,				\
 	.judge		= l5_tcp_judge,					\
 	.why_not	= l5_tcp_why_not,				\

@@ -90,7 +90,7 @@ static int l5_unread_known(struct l5_unread *c, struct l5_end *ring,
 			walk->head = c->to;
 			walk->len = 0;
 			walk->have = 0;
-			return c->to - start < ring->size ?
+			return c->to - start < walk->size ?
 				l5_ring_next(ring, walk, NULL) : 0;
 		}
 		*sum += walk->len - walk->off;
@@ -111,7 +111,7 @@ static int l5_unread_new(struct l5_unread *c, struct l5_end *ring,
 	int ret;
 
 	do {
-		l5_unread_mark(c, walk->head, ring->size);
+		l5_unread_mark(c, walk->head, walk->size);
 		c->sum += walk->len;
 		c->to = walk->head + l5_rec_size(walk->len);
 		*sum += walk->len - walk->off;
@@ -129,7 +129,7 @@ static size_t l5_unread_on(struct l5_unread *c, struct l5_end *ring,
 	size_t sum = 0;
 	int ret;
 
-	if (c->to < start || c->to - start > ring->size)
+	if (c->to < start || c->to - start > walk->size)
 		l5_unread_restart(c, start);
 	/* AD, pairs with C */
 	smp_rmb();
@@ -193,7 +193,7 @@ size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough)
 	struct l5_end *ring = &l5->conn->end[end];
 	const struct l5_ctrl *ctrl = l5->conn->end[!end].ctrl;
 	struct l5_unread *c = READ_ONCE(ring->unread);
-	struct l5_cons walk = { .size = ring->size };
+	struct l5_cons walk = { .size = READ_ONCE(ring->size) };
 	unsigned int records = 0;
 	size_t sum;
 
@@ -209,7 +209,7 @@ size_t l5_ring_count(struct l5_sock *l5, int end, size_t enough)
 			l5_unread_begin(ring);
 	}
 	/* the last record of a peer that lies may be longer than the ring */
-	return min_t(size_t, sum, ring->size);
+	return min_t(size_t, sum, walk.size);
 }
 
 /**

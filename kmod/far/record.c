@@ -14,7 +14,7 @@ u64 *l5_far_word(struct l5_end *ring, u64 pos)
 {
 	u32 off = pos & (ring->size - 1) & ~(L5_HDR - 1);
 
-	return page_address(ring->pages[off >> PAGE_SHIFT]) +
+	return page_address(ring->pages->at[off >> PAGE_SHIFT]) +
 	       offset_in_page(off);
 }
 

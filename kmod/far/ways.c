@@ -211,7 +211,7 @@ static void l5_send_got(struct l5_far *far, const struct l5_msg *msg)
 		u32 off = pos & (ring->size - 1);
 		u32 part = min_t(u32, len, PAGE_SIZE - offset_in_page(off));
 
-		memcpy(page_address(ring->pages[off >> PAGE_SHIFT]) +
+		memcpy(page_address(ring->pages->at[off >> PAGE_SHIFT]) +
 		       offset_in_page(off), from, part);
 		pos += part;
 		from += part;

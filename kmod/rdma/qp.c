@@ -367,11 +367,11 @@ int l5_rdma_rings(struct l5_rdma *rd, u32 client, u32 server)
 	l5_conn_fix(rd->far.conn, client, server);
 	err = l5_ring_populate(rd->far.conn, 0, 0, L5_FOLD_WHOLE);
 	if (!err)
-		err = l5_region_map(rd, &rd->tx, own->pages,
+		err = l5_region_map(rd, &rd->tx, own->pages->at,
 				    own->size >> PAGE_SHIFT, 0, PAGE_SIZE,
 				    DMA_TO_DEVICE, L5_IOVA_RING);
 	if (!err)
-		err = l5_region_map(rd, &rd->rx, peer->pages,
+		err = l5_region_map(rd, &rd->rx, peer->pages->at,
 				    peer->size >> PAGE_SHIFT, 0, PAGE_SIZE,
 				    DMA_FROM_DEVICE, L5_IOVA_RING);
 	if (!err && rd->box.mr) {

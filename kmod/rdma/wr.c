@@ -33,7 +33,7 @@ static void *l5_rdma_at(const struct l5_rdma *rd, u32 off)
 {
 	const struct l5_end *own = &rd->far.conn->end[rd->far.end];
 
-	return page_address(own->pages[off >> PAGE_SHIFT]) +
+	return page_address(own->pages->at[off >> PAGE_SHIFT]) +
 	       offset_in_page(off);
 }
 

@@ -66,7 +66,8 @@ struct host {
 	struct l5_far far;
 	bool freed, held, open, kept, boot_ended;
 	struct l5_ctrl ctrl[2];
-	struct page page[2][4], *pages[2][4];
+	struct page page[2][4];
+	u64 pages[2][sizeof(struct l5_pages) / 8 + 4];
 	u8 *ring[2];
 	u8 msgs[L5_SQ * sizeof(struct l5_msg)];
 
@@ -669,12 +670,13 @@ static void begin(struct host *h, u8 notify, u8 peer_notify)
 
 		end->ctrl = &h->ctrl[e];
 		end->size = size;
-		end->pages = h->pages[e];
+		end->pages = (struct l5_pages *)h->pages[e];
+		end->pages->mask = size / PAGE_SIZE - 1;
 		end->cons.size = size;
 		h->ring[e] = calloc(1, size);
 		for (i = 0; i < size / PAGE_SIZE; i++) {
 			h->page[e][i].at = h->ring[e] + i * PAGE_SIZE;
-			h->pages[e][i] = &h->page[e][i];
+			end->pages->at[i] = &h->page[e][i];
 		}
 	}
 	h->base = rnd(2) ? -rnd(100) : rnd(1000);

@@ -195,6 +195,7 @@ bool l5_boot_busy(struct sock *bsk)
 }
 
 void l5_boot_error(struct l5_sock *l5) {}
+void l5_ring_full(struct l5_sock *l5) {}
 void l5_map_flag(struct l5_end *e, u32 flags) {}
 void l5_mailbox_leave(struct l5_far *far) {}
 void l5_mailbox_put_slot(struct l5_far *far) {}

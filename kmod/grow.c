@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: rings that grow, since nobody reads them.
+ *
+ * A program may send much before it reads the answers, and so may its peer: a
+ * client that sends a megabyte to a server that echoes it, both by calls that
+ * wait. TCP's buffers grow to some megabytes meanwhile, and all is well. A ring
+ * is shorter, so that a stream stays in the cache, and the two would wait for
+ * each other for ever.
+ *
+ * So a ring that is full, and whose reader has not moved for a while, becomes
+ * as long as net.l5.ring_max_kb allows. Its pages stay where they are; what
+ * changes is the number of places, and with it the array by which a position
+ * finds its page. Whoever looks at the ring meanwhile finds the page by the one
+ * array or by the other, each with its own mask, and the length itself is only
+ * ever a bound. The writer pays for the pages, as always.
+ *
+ * A program that has set SO_SNDBUF gets what it asked for, as of TCP; AF_UNIX
+ * has no buffers that grow; and a ring that is, or was, mapped keeps its
+ * length, since processes know it.
+ */
+#include <linux/jiffies.h>
+#include <linux/log2.h>
+#include <linux/slab.h>
+#include <net/sock.h>
+
+#include "acct.h"
+#include "bootstrap.h"
+#include "fold.h"
+#include "grow.h"
+#include "link.h"
+#include "netns.h"
+#include "pages.h"
+
+/* For so long a reader does not move before its ring grows. */
+#define L5_GROW_AFTER	(HZ / 5 ?: 1)
+
+/* What a ring may grow to. */
+static u32 l5_grow_most(const struct l5_sock *l5)
+{
+	u32 max = READ_ONCE(l5->ln->ring_max_kb);
+
+	if (l5->sk.sk_userlocks & SOCK_SNDBUF_LOCK)
+		return 0;
+	return min_t(u32, rounddown_pow_of_two(max) << 10, L5_RING_MAX);
+}
+
+/* Where the reader of a ring is, to the byte. */
+static u64 l5_grow_reader(struct l5_conn *conn, int ring)
+{
+	return l5_load(&conn->end[!ring].ctrl->rx_pos);
+}
+
+/**
+ * l5_ring_full() - a writer has no room: see whether its reader moves
+ * @l5: the writer, which is about to wait
+ *
+ * Context: process.
+ */
+void l5_ring_full(struct l5_sock *l5)
+{
+	struct l5_end *own = l5_own(l5);
+	struct l5_conn *conn = l5->conn;
+
+	if (!conn->link->drops || !l5->bops->grows || READ_ONCE(own->full) ||
+	    READ_ONCE(own->fold) || own->size >= l5_grow_most(l5))
+		return;
+	WRITE_ONCE(own->full_pos, l5_grow_reader(conn, own - conn->end));
+	WRITE_ONCE(own->full_since, jiffies);
+	WRITE_ONCE(own->full, true);
+	l5_ring_idle_later(conn, L5_GROW_AFTER, true);
+}
+
+/**
+ * l5_grow_due() - is a ring to grow?
+ * @conn: the connection
+ * @ring: the end that writes the ring
+ *
+ * Context: any; one call for a connection at a time.
+ */
+bool l5_grow_due(struct l5_conn *conn, int ring)
+{
+	struct l5_end *e = &conn->end[ring];
+	u64 pos = l5_grow_reader(conn, ring);
+
+	if (!READ_ONCE(e->full))
+		return false;
+	/* nobody waits any more, or nobody has to */
+	if (!l5_load(&e->ctrl->tx_wait) ||
+	    l5_room_worth(l5_load(&e->ctrl->tx_tail),
+			  l5_load(&conn->end[!ring].ctrl->rx_head), e->size)) {
+		WRITE_ONCE(e->full, false);
+		return false;
+	}
+	if (pos != READ_ONCE(e->full_pos)) {
+		WRITE_ONCE(e->full_pos, pos);
+		WRITE_ONCE(e->full_since, jiffies);
+		return false;
+	}
+	return time_after_eq(jiffies,
+			     READ_ONCE(e->full_since) + L5_GROW_AFTER);
+}
+
+/**
+ * l5_grow_next() - when is a ring to be looked at again?
+ * @e: the end that writes it
+ *
+ * Return: in so many jiffies; 0: not at all.
+ */
+unsigned long l5_grow_next(const struct l5_end *e)
+{
+	return READ_ONCE(e->full) ? L5_GROW_AFTER : 0;
+}
+
+/**
+ * struct l5_growth - what a ring gets
+ * @payer: pays for it, as it was when it was asked
+ * @pages: the array
+ * @page: for the writer, if it is in the page that its reader is in; charged
+ * @size: bytes
+ */
+struct l5_growth {
+	struct l5_payer payer;
+	struct l5_pages *pages;
+	struct page *page;
+	u32 size;
+};
+
+/*
+ * Put each page of a ring into its place in a longer array. A ring with a page
+ * for each place does not count its pages on: they are where the reader is. And
+ * a writer that is one round ahead shares the reader's page. What it has in
+ * there comes before what the reader has there, and goes into a page of its
+ * own.
+ */
+static int l5_grow_move(struct l5_end *e, struct l5_growth *g, u64 head,
+			u64 tail)
+{
+	u64 number, first = e->first, next = e->next;
+	u32 places = l5_ring_places(e);
+
+	lockdep_assert_held(&e->fill_lock);
+	if (next - first == places) {
+		first = head >> PAGE_SHIFT;
+		next = first + places;
+	}
+	for (number = first; number < next; number++)
+		g->pages->at[number & g->pages->mask] =
+			*l5_ring_page_at(e, number);
+	if (tail >> PAGE_SHIFT >= next) {
+		if (e->npages >= e->granted) {
+			if (!l5_reserve(&e->payer, 1))
+				return -ENOMEM;
+			e->granted++;
+		}
+		memcpy(page_address(g->page),
+		       page_address(*l5_ring_page_at(e, next)),
+		       offset_in_page(tail));
+		g->pages->at[next & g->pages->mask] = g->page;
+		g->page = NULL;
+		WRITE_ONCE(e->npages, e->npages + 1);
+		next++;
+	}
+	WRITE_ONCE(e->first, first);
+	/* U, pairs with T */
+	smp_store_release(&e->next, next);
+	return 0;
+}
+
+/* All is there, and nobody else changes the ring: make it longer. */
+static int l5_grow_do(struct l5_conn *conn, int ring, struct l5_growth *g)
+{
+	struct l5_end *e = &conn->end[ring];
+	u64 tail = l5_load(&e->ctrl->tx_tail);
+	/* D, pairs with C: what the reader has left may be written over */
+	u64 head = l5_load_acquire(&conn->end[!ring].ctrl->rx_head);
+	struct l5_pages *old = e->pages;
+	int err;
+
+	if (e->dropped || e->fold || e->state || conn->end[!ring].state || !old)
+		return -ENOSPC;
+	/* a lie: the next task that reads or writes finds it */
+	if (tail - head > e->size)
+		return -ENOSPC;
+	if (!l5_payer_same(&g->payer, &e->payer))
+		return -EAGAIN;
+	err = l5_grow_move(e, g, head, tail);
+	if (err)
+		return err;
+	/* O, pairs with N: the pages, then the array */
+	smp_store_release(&e->pages, g->pages);
+	g->pages = NULL;
+	/* a bound: any task may see the one or the other */
+	WRITE_ONCE(e->size, g->size);
+	e->prod.size = g->size;
+	kvfree_rcu(old, rcu);
+	return 0;
+}
+
+/**
+ * l5_ring_enlarge() - make a ring longer that was not mapped so far
+ * @l5: the writer, its tx_lock and the ring's lock word held
+ * @conn: its connection
+ * @ring: its end
+ *
+ * Context: may sleep.
+ * Return: 0 if the ring is longer now, -EAGAIN if a task holds a lock, or
+ * -ENOMEM: it is worth trying again; -ENOSPC if it is not.
+ */
+int l5_ring_enlarge(struct l5_sock *l5, struct l5_conn *conn, int ring)
+{
+	struct l5_growth g = { .size = l5_grow_most(l5) };
+	struct l5_end *e = &conn->end[ring];
+	int err = -ENOMEM;
+
+	lockdep_assert_held(&l5->tx_lock);
+	if (g.size <= e->size)
+		return -ENOSPC;
+	mutex_lock(&e->fill_lock);
+	l5_payer_copy(&g.payer, &e->payer);
+	mutex_unlock(&e->fill_lock);
+	g.pages = l5_ring_array(g.size, &g.payer, 0);
+	g.page = l5_page_alloc(&g.payer, __GFP_NORETRY);
+	if (g.pages && g.page) {
+		err = -EAGAIN;
+		/* no end is being mapped meanwhile, which is told the length */
+		if (l5_rings_trylock(conn, -1)) {
+			err = l5_grow_do(conn, ring, &g);
+			l5_rings_unlock(conn);
+		}
+	}
+	kvfree(g.pages);
+	l5_page_free(&g.payer, g.page);
+	l5_payer_put(&g.payer);
+	return err;
+}

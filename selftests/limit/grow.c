@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What a program may send before anybody reads: as much as TCP takes, by calls
+ * that wait and by poll(); and what it then costs, for how long.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "kselftest_harness.h"
+#include "limit_ends.h"
+#include "mapping.h"
+
+/* More than both rings hold, and less than TCP's buffers do. */
+#define MUCH	(3 << 20)
+/* So much a writer that asks poll() gets rid of: a ring that is half full. */
+#define SOME	(2 << 20)
+/* more than the longest ring */
+#define LOTS	(5 << 20)
+
+/* A ring that is mapped keeps its length. */
+#define SKIP_IF_MAPPED()						\
+	do {								\
+		if (getenv("L5_FULL"))					\
+			SKIP(return, "this end is mapped at once");	\
+	} while (0)
+
+LIMIT_FIXTURE(limit_grow)
+
+/* Send back what comes, each piece before the next one is read. */
+static pid_t echo(int s, int other)
+{
+	static char buf[65536];
+	ssize_t n, at, put;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid)
+		return pid;
+	close(other);
+	while ((n = recv(s, buf, sizeof(buf), 0)) > 0)
+		for (at = 0; at < n; at += put) {
+			put = send(s, buf + at, n - at, MSG_NOSIGNAL);
+			if (put <= 0)
+				_exit(1);
+		}
+	_exit(n ? 2 : 0);
+}
+
+static void echoes(struct __test_metadata *_metadata, int c, int s)
+{
+	pid_t pid = echo(s, c);
+
+	close(s);
+	/* a sender that waits for good is ended by the test's time-out */
+	EXPECT_TRUE(end_put(c, MUCH, 0));
+	EXPECT_TRUE(end_get(c, MUCH, 0));
+	close(c);
+	EXPECT_EQ(0, l5_reap(pid));
+}
+
+TEST_F_TIMEOUT(limit_grow, echo_tcp, 120)
+{
+	struct addr to = addr_parse("127.0.0.1:0");
+	int l = end_listen(END_TCP, &to), c;
+
+	ASSERT_LE(0, l);
+	c = end_connect(END_TCP, &to);
+	ASSERT_LE(0, c);
+	echoes(_metadata, c, accept(l, NULL, NULL));
+	close(l);
+}
+
+TEST_F_TIMEOUT(limit_grow, echo, 120)
+{
+	int c, s;
+
+	SKIP_IF_MAPPED();
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	echoes(_metadata, c, s);
+}
+
+/*
+ * How much of a stream is taken, from a position on, before poll() says for so
+ * long that there is no room?
+ */
+static size_t polled_at(int fd, uint64_t pos, size_t most, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	static char buf[50000];
+	size_t done = 0;
+	ssize_t n;
+
+	while (done < most && poll(&p, 1, ms) == 1) {
+		n = most - done < sizeof(buf) ? most - done : sizeof(buf);
+		l5_fill(buf, n, pos + done);
+		n = send(fd, buf, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno != EAGAIN)
+			break;
+		if (n > 0)
+			done += n;
+	}
+	return done;
+}
+
+static size_t polled(int fd, size_t most, int ms)
+{
+	return polled_at(fd, 0, most, ms);
+}
+
+#define SOON	(10000 * l5_slow())
+/* longer than a ring takes to grow */
+#define NEVER	1500
+
+TEST_F_TIMEOUT(limit_grow, polled, 120)
+{
+	int c, s, err;
+
+	SKIP_IF_MAPPED();
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	ASSERT_EQ(SOME, polled(c, SOME, SOON));
+	/* what is unread has its place in the longer ring, to the last byte */
+	close(c);
+	EXPECT_EQ(SOME, end_drain(s, 0, &err));
+	EXPECT_EQ(0, err);
+	close(s);
+}
+
+/* Fill a ring to the last byte: a long send alone leaves much of it free. */
+static size_t brim(int fd, uint64_t pos)
+{
+	static char buf[30000];
+	size_t len, done = 0;
+	ssize_t n;
+
+	for (len = sizeof(buf); len; len = len > 8 ? 8 : 0)
+		do {
+			l5_fill(buf, len, pos + done);
+			n = send(fd, buf, len, MSG_DONTWAIT);
+			done += n > 0 ? n : 0;
+		} while (n > 0);
+	return done;
+}
+
+/*
+ * A ring that was full, and read, at any place: its end lies in the page of its
+ * beginning then.
+ */
+TEST_F_TIMEOUT(limit_grow, anywhere, 200)
+{
+	static char b[30000];
+	uint64_t rnd = 12345;
+	int c, s, err, i;
+
+	SKIP_IF_MAPPED();
+	for (i = 0; i < 12; i++) {
+		uint64_t pos = 0, at = 0;
+		size_t n, most = sizeof(b);
+
+		ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+		/* some rounds through the ring, which is full each time */
+		while (pos < (1 << 20)) {
+			n = 1 + l5_rnd(&rnd) % most;
+			l5_fill(b, n, pos);
+			err = send(c, b, n, MSG_DONTWAIT);
+			if (err > 0) {
+				pos += err;
+				continue;
+			}
+			ASSERT_EQ(EAGAIN, errno);
+			/* to the brim: a long one leaves much of it free */
+			most = most == sizeof(b) ? 100 : sizeof(b);
+			if (most == 100)
+				continue;
+			n = 1 + l5_rnd(&rnd) % 200000;
+			if (n > pos - at)
+				n = pos - at;
+			ASSERT_TRUE(end_get(s, n, at));
+			at += n;
+		}
+		/* the reader in the middle of a page, and the ring full */
+		n = 1 + l5_rnd(&rnd) % 20000;
+		if (n > pos - at)
+			n = pos - at;
+		ASSERT_TRUE(end_get(s, n, at));
+		at += n;
+		pos += brim(c, pos);
+		n = SOME - (300 << 10);
+		ASSERT_EQ(n, polled_at(c, pos, n, SOON));
+		EXPECT_EQ(4 << 20, info_of(c).tx_size);
+		close(c);
+		EXPECT_EQ(pos + n, at + end_drain(s, at, &err));
+		EXPECT_EQ(0, err);
+		close(s);
+	}
+}
+
+/* Fill a ring, and have it read just when it grows. */
+static int read_late(int c, int s, unsigned int us)
+{
+	const size_t least = 256 << 10, all = 1 << 20;
+	int64_t got;
+	size_t put;
+	pid_t pid;
+	int err;
+
+	put = polled(c, least, 0);
+	pid = fork();
+	if (!pid) {
+		close(s);
+		_exit(!end_put(c, all - put, put));
+	}
+	close(c);
+	usleep(us);
+	got = end_drain(s, 0, &err);
+	return l5_reap(pid) || got != (int64_t)all || err;
+}
+
+TEST_F_TIMEOUT(limit_grow, as_it_is_read, 200)
+{
+	enum { PAIRS = 50 };
+	pid_t pid[PAIRS];
+	int c, s, i;
+
+	SKIP_IF_MAPPED();
+	fflush(NULL);
+	for (i = 0; i < PAIRS; i++) {
+		ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+		pid[i] = fork();
+		ASSERT_LE(0, pid[i]);
+		if (!pid[i])
+			_exit(read_late(c, s, 190000 + i * 1000));
+		close(c);
+		close(s);
+	}
+	for (i = 0; i < PAIRS; i++)
+		EXPECT_EQ(0, l5_reap(pid[i]));
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+}
+
+/* A server that has not accepted has no reader, either. */
+TEST_F_TIMEOUT(limit_grow, not_accepted, 120)
+{
+	int c = end_connect(END_L5, &self->to), s, err;
+
+	SKIP_IF_MAPPED();
+	ASSERT_LE(0, c);
+	ASSERT_EQ(SOME, polled(c, SOME, SOON));
+	s = accept(self->listener, NULL, NULL);
+	ASSERT_LE(0, s);
+	close(c);
+	EXPECT_EQ(SOME, end_drain(s, 0, &err));
+	EXPECT_EQ(0, err);
+	close(s);
+}
+
+/* A size that a program or an administrator has said is the size. */
+TEST_F_TIMEOUT(limit_grow, told, 120)
+{
+	long max, size = 100000;
+	int c, s;
+
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	ASSERT_EQ(0, setsockopt(c, SOL_SOCKET, SO_SNDBUF, &(int){ size },
+				sizeof(int)));
+	EXPECT_GE(2 * size, (long)polled(c, MUCH, NEVER));
+	close(c);
+	close(s);
+
+	max = l5_sysctl("ring_max_kb", 256);
+	ASSERT_LE(0, max);
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	EXPECT_GE(256 << 10, polled(c, MUCH, NEVER));
+	close(c);
+	close(s);
+	ASSERT_EQ(256, l5_sysctl("ring_max_kb", max));
+}
+
+/* A reader that is slow, and reads, needs no more. */
+TEST_F_TIMEOUT(limit_grow, not_while_read, 120)
+{
+	struct pollfd p = { .events = POLLOUT };
+	static char b[50000];
+	int c, s, i;
+
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	p.fd = c;
+	/* one record, of which few bytes at a time are read */
+	while (send(c, b, sizeof(b), MSG_DONTWAIT) > 0)
+		;
+	for (i = 0; i < 20; i++) {
+		EXPECT_EQ(0, poll(&p, 1, 50));
+		ASSERT_EQ(10, recv(s, b, 10, 0));
+	}
+	EXPECT_EQ(256 << 10, info_of(c).tx_size);
+	close(c);
+	close(s);
+}
+
+/* What the long ring took is given back once it is idle; a few pages stay. */
+TEST_F_TIMEOUT(limit_grow, gives_back, 120)
+{
+	int c, s, i;
+	size_t n;
+
+	SKIP_IF_MAPPED();
+	ASSERT_LE(0, l5_sysctl("idle_ms", 200));
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	ASSERT_EQ(SOME, polled(c, SOME, SOON));
+	EXPECT_LE(SOME >> 10, l5_stat("rings_kb"));
+	ASSERT_TRUE(end_get(s, SOME, 0));
+	EXPECT_TRUE(L5_UNTIL(l5_stat("rings_kb") < 300, SOON)) {
+		TH_LOG("%lld KiB", l5_stat("rings_kb"));
+	}
+	EXPECT_TRUE(L5_UNTIL(l5_stat("reserved_kb") < 300, SOON));
+	/* and it is as long as before, as often as it takes, to the brim */
+	for (i = 0; i < 4; i++) {
+		n = brim(c, 0);
+		EXPECT_LT(4 << 20, n + (20 << 10));
+		ASSERT_TRUE(end_get(s, n, 0));
+		/* on to another place, without a page that is new */
+		ASSERT_TRUE(end_exchange(c, s, i * 1500000, n));
+		EXPECT_TRUE(L5_UNTIL(l5_stat("rings_kb") < 300, SOON)) {
+			TH_LOG("%lld KiB", l5_stat("rings_kb"));
+		}
+		ASSERT_TRUE(end_exchange(c, s, 300000, SOME));
+	}
+	close(c);
+	close(s);
+	EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+}
+
+/* A ring that has grown is mapped as what it is, with what is unread in it. */
+TEST_F_TIMEOUT(limit_grow, then_mapped, 120)
+{
+	static char buf[70000];
+	struct mapping m;
+	size_t got = 0;
+	ssize_t n;
+	int c, s;
+
+	SKIP_IF_MAPPED();
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	ASSERT_EQ(SOME, polled(c, SOME, SOON));
+	ASSERT_EQ(0, mapping_open(&m, s));
+	EXPECT_EQ(4 << 20, m.rx_size);
+	EXPECT_EQ(256 << 10, m.tx_size);
+	while (got < SOME) {
+		n = mapping_get(&m, buf, sizeof(buf));
+		ASSERT_LT(0, n);
+		ASSERT_EQ(-1, l5_check(buf, n, got));
+		got += n;
+	}
+	ASSERT_TRUE(end_exchange(c, s, 1 << 20, SOME));
+	/* one that is mapped keeps its size */
+	EXPECT_GE(256 << 10, polled(s, MUCH, NEVER));
+	EXPECT_EQ(256 << 10, info_of(s).tx_size);
+	mapping_close(&m);
+	close(c);
+	close(s);
+}
+
+TEST_HARNESS_MAIN
