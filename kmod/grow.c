@@ -59,13 +59,14 @@ static u64 l5_grow_reader(struct l5_conn *conn, int ring)
  */
 void l5_ring_full(struct l5_sock *l5)
 {
-	struct l5_end *own = l5_own(l5);
-	struct l5_conn *conn = l5->conn;
+	struct l5_conn *conn = READ_ONCE(l5->conn);
+	int ring = l5->end;
+	struct l5_end *own = &conn->end[ring];
 
 	if (!conn->link->drops || !l5->bops->grows || READ_ONCE(own->full) ||
-	    READ_ONCE(own->fold) || own->size >= l5_grow_most(l5))
+	    READ_ONCE(own->fold) || READ_ONCE(own->size) >= l5_grow_most(l5))
 		return;
-	WRITE_ONCE(own->full_pos, l5_grow_reader(conn, own - conn->end));
+	WRITE_ONCE(own->full_pos, l5_grow_reader(conn, ring));
 	WRITE_ONCE(own->full_since, jiffies);
 	WRITE_ONCE(own->full, true);
 	l5_ring_idle_later(conn, L5_GROW_AFTER, true);
@@ -88,7 +89,8 @@ bool l5_grow_due(struct l5_conn *conn, int ring)
 	/* nobody waits any more, or nobody has to */
 	if (!l5_load(&e->ctrl->tx_wait) ||
 	    l5_room_worth(l5_load(&e->ctrl->tx_tail),
-			  l5_load(&conn->end[!ring].ctrl->rx_head), e->size)) {
+			  l5_load(&conn->end[!ring].ctrl->rx_head),
+			  READ_ONCE(e->size))) {
 		WRITE_ONCE(e->full, false);
 		return false;
 	}

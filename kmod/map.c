@@ -472,12 +472,12 @@ static u32 l5_map_areas(struct l5_sock *l5, struct l5_area *a)
 		return 1;
 	}
 	l5_map_area(a++, L5_AREA_CTRL, L5_MMAP_OWN, PAGE_SIZE, rw);
-	l5_map_area(a++, L5_AREA_TX, L5_MMAP_TX, l5_own(l5)->size,
+	l5_map_area(a++, L5_AREA_TX, L5_MMAP_TX, READ_ONCE(l5_own(l5)->size),
 		    rw | L5_AREA_TWICE);
 	l5_map_area(a++, L5_AREA_PEER, L5_MMAP_PEER, PAGE_SIZE, L5_AREA_READ);
 	l5_map_area(a++, L5_AREA_STATE, L5_MMAP_STATE, PAGE_SIZE,
 		    L5_AREA_READ);
-	l5_map_area(a++, L5_AREA_RX, L5_MMAP_RX, l5_peer(l5)->size,
+	l5_map_area(a++, L5_AREA_RX, L5_MMAP_RX, READ_ONCE(l5_peer(l5)->size),
 		    L5_AREA_READ | L5_AREA_TWICE);
 	return L5_AREAS;
 }
@@ -554,6 +554,9 @@ int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma)
 	err = l5_map_prepare(l5);
 	if (err)
 		return err;
+	/* from here on no ring grows; one may have meanwhile, see grow.c */
+	if (l5_map_run(l5, off, len) != access)
+		return -EINVAL;
 	m = l5_mapper_get(l5);
 	if (IS_ERR(m))
 		return PTR_ERR(m);
@@ -571,8 +574,8 @@ static void l5_map_info_fill(struct l5_sock *l5, struct l5_map_info *info)
 	struct l5_end *own = l5_own(l5);
 	struct l5_mapper *m;
 
-	info->tx_size = own->size;
-	info->rx_size = l5_peer(l5)->size;
+	info->tx_size = READ_ONCE(own->size);
+	info->rx_size = READ_ONCE(l5_peer(l5)->size);
 	if (l5->conn->link->mailbox)
 		info->mailbox = l5->conn->link->mailbox(l5);
 	mutex_lock(&own->map_lock);
