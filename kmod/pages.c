@@ -126,8 +126,8 @@ static void l5_spare_payer(struct l5_spare *s, const struct l5_end *e)
 }
 
 /*
- * An array of pages for a ring of a size, as hard to get as l5_page_alloc() says
- * of @how.
+ * An array of pages for a ring of a size, as hard to get as l5_page_alloc()
+ * says of @how.
  * Return: NULL if there is no memory for it.
  */
 struct l5_pages *l5_ring_array(u32 size, const struct l5_payer *payer,

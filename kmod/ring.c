@@ -213,7 +213,8 @@ static int l5_ring_fill_folded(struct l5_sock *l5, struct l5_end *e, u32 len)
 	do {
 		window = l5_fold_window(e);
 		used = l5_prod_used(&e->prod);
-		if (likely(used + len <= window || window == READ_ONCE(e->size)))
+		if (likely(used + len <= window ||
+			   window == READ_ONCE(e->size)))
 			return len;
 		if (l5_prod_look(&e->prod, l5_peer(l5)->ctrl) < 0)
 			return -EPROTO;

@@ -282,9 +282,9 @@ static void end_of_file(struct host *h)
 }
 
 /*
- * All that a peer sent was sent by TCP, and it has closed, or shut down, and had
- * all that was sent to it: then its FIN tells the truth, and to a program that
- * knows of no cut the death of a wire is no error.
+ * All that a peer sent was sent by TCP, and it has closed, or shut down, and
+ * had all that was sent to it: then its FIN tells the truth, and to a program
+ * that knows of no cut the death of a wire is no error.
  */
 static bool all_by_tcp(const struct host *h)
 {
