@@ -140,6 +140,7 @@ static int l5_grow_move(struct l5_end *e, struct l5_growth *g, u64 head,
 {
 	u64 number, first = e->first, next = e->next;
 	u32 places = l5_ring_places(e);
+	struct page *shared;
 
 	lockdep_assert_held(&e->fill_lock);
 	if (next - first == places) {
@@ -150,13 +151,16 @@ static int l5_grow_move(struct l5_end *e, struct l5_growth *g, u64 head,
 		g->pages->at[number & g->pages->mask] =
 			*l5_ring_page_at(e, number);
 	if (tail >> PAGE_SHIFT >= next) {
+		/* the writer has a page for its next header, or cursors lie */
+		shared = *l5_ring_page_at(e, next);
+		if (!shared || tail >> PAGE_SHIFT > next)
+			return -ENOSPC;
 		if (e->npages >= e->granted) {
 			if (!l5_reserve(&e->payer, 1))
 				return -ENOMEM;
 			e->granted++;
 		}
-		memcpy(page_address(g->page),
-		       page_address(*l5_ring_page_at(e, next)),
+		memcpy(page_address(g->page), page_address(shared),
 		       offset_in_page(tail));
 		g->pages->at[next & g->pages->mask] = g->page;
 		g->page = NULL;

@@ -19,10 +19,8 @@
 #define MUCH	(3 << 20)
 /* So much a writer that asks poll() gets rid of: a ring that is half full. */
 #define SOME	(2 << 20)
-/* more than the longest ring */
-#define LOTS	(5 << 20)
 
-/* A ring that is mapped keeps its length. */
+/* A ring that is mapped keeps its length, and its writer waits. */
 #define SKIP_IF_MAPPED()						\
 	do {								\
 		if (getenv("L5_FULL"))					\
