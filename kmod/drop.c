@@ -409,7 +409,7 @@ static void l5_idle_end(struct l5_conn *conn, int ring, struct l5_sock *l5,
 			bool idle)
 {
 	struct l5_end *e = &conn->end[ring];
-	bool grow = l5_grow_due(conn, ring);
+	bool grow = l5_grow_due(conn, ring, l5_grow_after(l5->ln));
 	u32 *word = &e->ctrl->tx_lock;
 
 	if ((idle || grow) && mutex_trylock(&l5->tx_lock)) {
@@ -449,7 +449,7 @@ static struct l5_sock *l5_idle_sock(const struct l5_end *e)
 static unsigned long l5_idle_next(const struct l5_end *e,
 				  const struct l5_sock *l5)
 {
-	unsigned long next = l5_grow_next(e);
+	unsigned long next = l5_grow_next(e, l5_grow_after(l5->ln));
 
 	if (READ_ONCE(e->poor))
 		return L5_POOR_PAUSE;

@@ -32,9 +32,6 @@
 #include "netns.h"
 #include "pages.h"
 
-/* For so long a reader does not move before its ring grows. */
-#define L5_GROW_AFTER	(HZ / 5 ?: 1)
-
 /* What a ring may grow to. */
 static u32 l5_grow_most(const struct l5_sock *l5)
 {
@@ -60,26 +57,28 @@ static u64 l5_grow_reader(struct l5_conn *conn, int ring)
 void l5_ring_full(struct l5_sock *l5)
 {
 	struct l5_conn *conn = READ_ONCE(l5->conn);
+	unsigned long after = l5_grow_after(l5->ln);
 	int ring = l5->end;
 	struct l5_end *own = &conn->end[ring];
 
-	if (!conn->link->drops || !l5->bops->grows || READ_ONCE(own->full) ||
+	if (!after || !conn->link->drops || !l5->bops->grows || READ_ONCE(own->full) ||
 	    READ_ONCE(own->fold) || READ_ONCE(own->size) >= l5_grow_most(l5))
 		return;
 	WRITE_ONCE(own->full_pos, l5_grow_reader(conn, ring));
 	WRITE_ONCE(own->full_since, jiffies);
 	WRITE_ONCE(own->full, true);
-	l5_ring_idle_later(conn, L5_GROW_AFTER, true);
+	l5_ring_idle_later(conn, after, true);
 }
 
 /**
  * l5_grow_due() - is a ring to grow?
  * @conn: the connection
  * @ring: the end that writes the ring
+ * @after: l5_grow_after() of that end
  *
  * Context: any; one call for a connection at a time.
  */
-bool l5_grow_due(struct l5_conn *conn, int ring)
+bool l5_grow_due(struct l5_conn *conn, int ring, unsigned long after)
 {
 	struct l5_end *e = &conn->end[ring];
 	u64 pos = l5_grow_reader(conn, ring);
@@ -87,7 +86,7 @@ bool l5_grow_due(struct l5_conn *conn, int ring)
 	if (!READ_ONCE(e->full))
 		return false;
 	/* nobody waits any more, or nobody has to */
-	if (!l5_load(&e->ctrl->tx_wait) ||
+	if (!after || !l5_load(&e->ctrl->tx_wait) ||
 	    l5_room_worth(l5_load(&e->ctrl->tx_tail),
 			  l5_load(&conn->end[!ring].ctrl->rx_head),
 			  READ_ONCE(e->size))) {
@@ -99,19 +98,19 @@ bool l5_grow_due(struct l5_conn *conn, int ring)
 		WRITE_ONCE(e->full_since, jiffies);
 		return false;
 	}
-	return time_after_eq(jiffies,
-			     READ_ONCE(e->full_since) + L5_GROW_AFTER);
+	return time_after_eq(jiffies, READ_ONCE(e->full_since) + after);
 }
 
 /**
  * l5_grow_next() - when is a ring to be looked at again?
  * @e: the end that writes it
+ * @after: l5_grow_after() of that end
  *
  * Return: in so many jiffies; 0: not at all.
  */
-unsigned long l5_grow_next(const struct l5_end *e)
+unsigned long l5_grow_next(const struct l5_end *e, unsigned long after)
 {
-	return READ_ONCE(e->full) ? L5_GROW_AFTER : 0;
+	return READ_ONCE(e->full) ? after : 0;
 }
 
 /**

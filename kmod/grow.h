@@ -6,8 +6,8 @@
 #include "l5.h"
 
 void l5_ring_full(struct l5_sock *l5);
-bool l5_grow_due(struct l5_conn *conn, int ring);
+bool l5_grow_due(struct l5_conn *conn, int ring, unsigned long after);
 int l5_ring_enlarge(struct l5_sock *l5, struct l5_conn *conn, int ring);
-unsigned long l5_grow_next(const struct l5_end *e);
+unsigned long l5_grow_next(const struct l5_end *e, unsigned long after);
 
 #endif /* L5_GROW_H */

@@ -62,6 +62,7 @@ int l5_net_begin(struct l5_net *ln)
 	ln->ring_max_kb = 4096;
 	ln->match_ms = 200;
 	ln->idle_ms = 5000;
+	ln->grow_ms = 200;
 	ln->rdma = 1;
 	ln->rdma_ms = 10000;
 	ln->rdma_timeout_ms = 7000;

@@ -44,6 +44,8 @@ struct l5_stats {
  * @match_ms: net.l5.match_ms: how long to wait for a server known to be AF_L5
  * @idle_ms: net.l5.idle_ms: between two looks at a ring that holds more memory
  *	than it was mapped with; 0: none
+ * @grow_ms: net.l5.grow_ms: how long a ring is full, and its reader does not
+ *	move, before it grows; 0: it does not
  * @rdma: net.l5.rdma: whether to ask and to answer for RDMA
  * @rdma_ms: net.l5.rdma_ms: how long a question may take
  * @rdma_timeout_ms: net.l5.rdma_timeout_ms: how long is sent again what the
@@ -83,6 +85,7 @@ struct l5_net {
 	unsigned int ring_max_kb;
 	unsigned int match_ms;
 	unsigned int idle_ms;
+	unsigned int grow_ms;
 	unsigned int rdma;
 	unsigned int rdma_ms;
 	unsigned int rdma_timeout_ms;
@@ -114,6 +117,12 @@ struct l5_net {
 static inline unsigned long l5_idle_pause(const struct l5_net *ln)
 {
 	return msecs_to_jiffies(READ_ONCE(ln->idle_ms));
+}
+
+/* For so long a reader does not move before its ring grows, jiffies; 0: never */
+static inline unsigned long l5_grow_after(const struct l5_net *ln)
+{
+	return msecs_to_jiffies(READ_ONCE(ln->grow_ms));
 }
 
 struct l5_net *l5_net(const struct net *net);

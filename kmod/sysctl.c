@@ -34,6 +34,7 @@ enum {
 	L5_CTL_MEM_MAX_KB,
 	L5_CTL_MATCH_MS,
 	L5_CTL_IDLE_MS,
+	L5_CTL_GROW_MS,
 	L5_CTL_RDMA,
 	L5_CTL_RDMA_MS,
 	L5_CTL_RDMA_TIMEOUT_MS,
@@ -121,6 +122,14 @@ static const struct ctl_table l5_sysctls[] = {
 	},
 	[L5_CTL_IDLE_MS] = {
 		.procname	= "idle_ms",
+		.maxlen		= sizeof(unsigned int),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &l5_idle_max,
+	},
+	[L5_CTL_GROW_MS] = {
+		.procname	= "grow_ms",
 		.maxlen		= sizeof(unsigned int),
 		.mode		= 0644,
 		.proc_handler	= proc_douintvec_minmax,
@@ -268,6 +277,7 @@ int l5_sysctl_init(struct net *net, struct l5_net *ln)
 		t[L5_CTL_MEM_MAX_KB].mode = 0444;
 		t[L5_CTL_MATCH_MS].mode = 0444;
 		t[L5_CTL_IDLE_MS].mode = 0444;
+		t[L5_CTL_GROW_MS].mode = 0444;
 		t[L5_CTL_RDMA_TIMEOUT_MS].mode = 0444;
 		t[L5_CTL_RDMA_MAX].mode = 0444;
 		t[L5_CTL_RDMA_POLL].mode = 0444;
@@ -284,6 +294,7 @@ int l5_sysctl_init(struct net *net, struct l5_net *ln)
 	t[L5_CTL_MEM_MAX_KB].data = &ln->acct->max_kb;
 	t[L5_CTL_MATCH_MS].data = &ln->match_ms;
 	t[L5_CTL_IDLE_MS].data = &ln->idle_ms;
+	t[L5_CTL_GROW_MS].data = &ln->grow_ms;
 	t[L5_CTL_RDMA].data = &ln->rdma;
 	t[L5_CTL_RDMA_MS].data = &ln->rdma_ms;
 	t[L5_CTL_RDMA_TIMEOUT_MS].data = &ln->rdma_timeout_ms;

@@ -82,7 +82,7 @@ enum fz_word {
 };
 
 /* /proc/sys of a namespace, see proc.c */
-enum { FZ_SYSCTLS = 18, FZ_PROC_FILES = 6, FZ_RULES = 10 };
+enum { FZ_SYSCTLS = 19, FZ_PROC_FILES = 6, FZ_RULES = 10 };
 
 /* Calls on the socket's file, advices, parts of a mapping */
 enum { FZ_FILE_CALLS = 14, FZ_ADVICES = 14, FZ_PARTS = 4, FZ_FCNTLS = 12 };

@@ -24,6 +24,7 @@ static const struct {
 	{ "/proc/sys/net/l5/ring_max_kb", 8192 },
 	{ "/proc/sys/net/l5/mem_max_kb", 1000000 },
 	{ "/proc/sys/net/l5/match_ms", 500 },
+	{ "/proc/sys/net/l5/grow_ms", 20 },
 	{ "/proc/sys/net/l5/rdma", 1 },
 	{ "/proc/sys/net/ipv4/tcp_migrate_req", 1 },
 	{ "/proc/sys/net/ipv4/tcp_fastopen", 0x7ff },

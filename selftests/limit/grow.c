@@ -277,6 +277,17 @@ TEST_F_TIMEOUT(limit_grow, told, 120)
 	close(c);
 	close(s);
 	ASSERT_EQ(256, l5_sysctl("ring_max_kb", max));
+
+	max = l5_sysctl("grow_ms", 0);
+	ASSERT_LE(0, max);
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	size = polled(c, MUCH, NEVER);
+	EXPECT_GE(256 << 10, size);
+	/* a writer that asks again hears of it */
+	ASSERT_EQ(0, l5_sysctl("grow_ms", max));
+	EXPECT_LT(SOME, size + polled_at(c, size, SOME, SOON));
+	close(c);
+	close(s);
 }
 
 /* A reader that is slow, and reads, needs no more. */

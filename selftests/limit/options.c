@@ -408,6 +408,7 @@ TEST_F_TIMEOUT(limit_options, sysctls, 300)
 		{ "ring_kb", "64", { "3", "0", "-4", "16385" } },
 		{ "ring_max_kb", "64", { "3", "0", "-4", "16385" } },
 		{ "match_ms", "0", { "-1", "10001", "x" } },
+		{ "grow_ms", "0", { "-1", "3600001", "x" } },
 		{ "mem_max_kb", "1000", { "x" } },
 	};
 	unsigned int i, j;
