@@ -329,19 +329,26 @@ static bool l5_idle_in_use(struct l5_end *e, u64 first)
 	return false;
 }
 
-/* Take the pages that its reader has left from a ring that is not mapped. */
+/*
+ * Take the pages that its reader has left from a ring that is not mapped: those
+ * before the one that its writer is in, or will be in next.
+ */
 static void l5_idle_trim(struct l5_conn *conn, int ring, u64 first)
 {
 	struct l5_end *e = &conn->end[ring];
 	u32 places = l5_ring_places(e), n = 0;
 	struct page *page;
 
-	/* one with a page for each place does not count them on */
+	/*
+	 * One with a page for each place does not count them on, so any number
+	 * may be the last.
+	 */
 	if (e->next - e->first == places && first >= places) {
 		WRITE_ONCE(e->first, first + 1 - places);
 		/* U, pairs with T */
 		smp_store_release(&e->next, first + 1);
 	}
+	first = min(first, e->next);
 	/* a task that has pinned one: see l5_idle_in_use() */
 	while (e->first < first &&
 	       page_count(*l5_ring_page_at(e, e->first)) == 1) {
@@ -380,7 +387,7 @@ static void l5_idle_fold(struct l5_conn *conn, int ring, u64 tail)
 			l5_drop_take(conn, ring, first, L5_FOLD_LEAST);
 			l5_ring_spread(e, first, L5_FOLD_LEAST);
 		} else {
-			l5_idle_trim(conn, ring, min(first, e->next));
+			l5_idle_trim(conn, ring, first);
 		}
 		conn->drop_cookie = start_poll_synchronize_rcu();
 	}

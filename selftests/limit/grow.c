@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,6 +20,9 @@
 #define MUCH	(3 << 20)
 /* So much a writer that asks poll() gets rid of: a ring that is half full. */
 #define SOME	(2 << 20)
+#define SOON	(10000 * l5_slow())
+/* longer than a ring takes to grow */
+#define NEVER	1500
 
 /* A ring that is mapped keeps its length, and its writer waits. */
 #define SKIP_IF_MAPPED()						\
@@ -83,6 +87,13 @@ TEST_F_TIMEOUT(limit_grow, echo, 120)
 	echoes(_metadata, c, s);
 }
 
+static int unread(int fd)
+{
+	int n;
+
+	return ioctl(fd, FIONREAD, &n) ? -1 : n;
+}
+
 /*
  * How much of a stream is taken, from a position on, before poll() says for so
  * long that there is no room?
@@ -110,10 +121,6 @@ static size_t polled(int fd, size_t most, int ms)
 {
 	return polled_at(fd, 0, most, ms);
 }
-
-#define SOON	(10000 * l5_slow())
-/* longer than a ring takes to grow */
-#define NEVER	1500
 
 TEST_F_TIMEOUT(limit_grow, polled, 120)
 {
@@ -372,6 +379,39 @@ TEST_F_TIMEOUT(limit_grow, then_mapped, 120)
 	mapping_close(&m);
 	close(c);
 	close(s);
+}
+
+/* A long ring that was full, and is idle elsewhere: nothing is read there. */
+TEST_F_TIMEOUT(limit_grow, idle_elsewhere, 200)
+{
+	struct mapping m;
+	int c, s, i;
+	char b[100];
+	size_t n;
+
+	SKIP_IF_MAPPED();
+	ASSERT_LE(0, l5_sysctl("idle_ms", 100));
+	for (i = 0; i < 8; i++) {
+		ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+		ASSERT_EQ(SOME, polled(c, SOME, SOON));
+		n = SOME + brim(c, SOME);
+		EXPECT_LT(4 << 20, n + (20 << 10));
+		ASSERT_TRUE(end_get(s, n, 0));
+		/* small records, so that what was sent may be any header */
+		ASSERT_TRUE(end_exchange(c, s, 500000 + i / 2 * 4096, n));
+		EXPECT_TRUE(L5_UNTIL(l5_stat("rings_kb") < 600, SOON));
+		if (i & 1)
+			ASSERT_EQ(0, mapping_open(&m, i & 2 ? c : s));
+		EXPECT_EQ(0, unread(s));
+		EXPECT_EQ(-1, recv(s, b, sizeof(b), MSG_DONTWAIT));
+		EXPECT_EQ(EAGAIN, errno);
+		EXPECT_TRUE(end_exchange(c, s, 100000, 0));
+		if (i & 1)
+			mapping_close(&m);
+		close(c);
+		close(s);
+		EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	}
 }
 
 TEST_HARNESS_MAIN
