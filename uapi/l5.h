@@ -320,7 +320,7 @@ struct l5_area {
  * @tx_most: bytes that it may come to use, which SO_SNDBUF changes: a writer
  *	that needs more than @tx_extent asks for them (L5_IOC_ROOM), or makes
  *	the plain send() call. Programs are told that they can write as long as
- *	half of these are free
+ *	half of these, or 128 KiB, are free
  * @features: bits for what the peer understands of what a record may have: none
  *	so far
  * @watch: gets another value as soon as a process that watches (L5_IOC_WATCH)

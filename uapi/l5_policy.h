@@ -24,19 +24,23 @@
  */
 #define L5_PIECE		(64u << 10)
 
+/* So much room is worth telling of, however long the ring is. */
+#define L5_ROOM			(128u << 10)
+
 /**
  * l5_room_low() - bytes that are unread at most once room is worth telling of
  * @extent: bytes of the ring that its writer uses
  *
  * A writer is told of room once half of the ring is free, and not about every
- * little: it would run, fill that, and sleep again. Half a ring is also when a
- * writer over RDMA asks how far its reader is. It has a copy of the reader's
- * position, and gets a new one ideally before the ring appears to be full (Fent
- * et al., ICDE 2020, section IV, sender_read).
+ * little: it would run, fill that, and sleep again. Of a long ring %L5_ROOM do:
+ * a reader may wait for a writer that sleeps though megabytes are free. It is
+ * also when a writer over RDMA asks how far its reader is. It has a copy of the
+ * reader's position, and gets a new one ideally before the ring appears to be
+ * full (Fent et al., ICDE 2020, section IV, sender_read).
  */
 static inline __u32 l5_room_low(__u32 extent)
 {
-	return extent / 2;
+	return extent > 2 * L5_ROOM ? extent - L5_ROOM : extent / 2;
 }
 
 /**
@@ -63,7 +67,7 @@ static inline int l5_room_worth(__u64 tail, __u64 head, __u32 extent)
  */
 static inline int l5_room_tell(__u64 freed, __u32 size)
 {
-	return freed >= l5_room_low(size);
+	return freed >= size - l5_room_low(size);
 }
 
 /**
@@ -74,7 +78,8 @@ static inline int l5_room_tell(__u64 freed, __u32 size)
  * @extent: bytes of the ring that the writer uses, at most @p->size
  *
  * A large send is not to dribble into a nearly full ring: if there is no room
- * for all of it, and less than an eighth of the ring, it is better to wait.
+ * for all of it, and less than a quarter of what is told of, it is better to
+ * wait.
  *
  * Return: bytes of payload, 0 if it is better to wait, or -1 if the consumer
  * claims a position that it cannot have.
@@ -82,7 +87,8 @@ static inline int l5_room_tell(__u64 freed, __u32 size)
 static inline int l5_room_claim(struct l5_prod *p, const struct l5_ctrl *peer,
 				__u32 want, __u32 extent)
 {
-	__u32 slack = p->size - extent, low = extent / 8, room;
+	__u32 slack = p->size - extent, room;
+	__u32 low = (extent - l5_room_low(extent)) / 4;
 
 	if (low > want)
 		low = want;

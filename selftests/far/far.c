@@ -606,7 +606,8 @@ static void nobody_waits(struct host *h)
 	if (l5_out_acked(&h->far.ph))
 		must(h->far.sent == tail);
 	if (h->tx_sleep)
-		must(tail - p->ctrl[p->l5.end].rx_head > own->size / 2);
+		must(tail - p->ctrl[p->l5.end].rx_head >
+		     l5_room_low(own->size));
 }
 
 static bool all_over(void)

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "l5_policy.h"
 #include "mapping.h"
 
 /* As large as a record of a sender should be, so that the reader overlaps. */
@@ -280,7 +281,7 @@ ssize_t mapping_get(struct mapping *m, void *buf, size_t len)
 	mapping_unlock(m, L5_LOCK_RX);
 	/* F again; a tail that lags makes the difference negative */
 	if (freed && l5_load(&m->peer->tx_wait) &&
-	    (int64_t)(l5_load(&m->peer->tx_tail) - head) <= m->rx_size / 2)
+	    l5_room_worth(l5_load(&m->peer->tx_tail), head, m->rx_size))
 		bell(m, L5_BELL_ROOM);
 	if (n < 0)
 		errno = EPROTO;

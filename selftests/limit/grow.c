@@ -94,6 +94,31 @@ static int unread(int fd)
 	return ioctl(fd, FIONREAD, &n) ? -1 : n;
 }
 
+/* A writer that waits for room uses what there is, if it is not little. */
+TEST_F_TIMEOUT(limit_grow, no_room_lost, 120)
+{
+	const size_t some = 1 << 20, all = 6 << 20;
+	pid_t pid;
+	int c, s;
+
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	fflush(NULL);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(!end_put(c, all, 0));
+	EXPECT_TRUE(L5_UNTIL(unread(s) > (4 << 20) - (200 << 10), SOON));
+	/* a reader that takes less than half, and then waits for the rest */
+	ASSERT_TRUE(end_get(s, some, 0));
+	EXPECT_TRUE(L5_UNTIL(unread(s) > (4 << 20) - (200 << 10), SOON)) {
+		TH_LOG("%d", unread(s));
+	}
+	EXPECT_TRUE(end_get(s, all - some, some));
+	EXPECT_EQ(0, l5_reap(pid));
+	close(c);
+	close(s);
+}
+
 /*
  * How much of a stream is taken, from a position on, before poll() says for so
  * long that there is no room?

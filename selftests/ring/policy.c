@@ -68,6 +68,11 @@ TEST_F(ring_policy, half)
 	/* a writer that uses less of its ring wants less */
 	EXPECT_TRUE(l5_room_worth(at + 2048, at, 4096));
 	EXPECT_FALSE(l5_room_worth(at + 2056, at, 4096));
+	/* the default's half is enough, however long the ring is */
+	EXPECT_EQ(L5_ROOM, l5_room_low(2 * L5_ROOM));
+	EXPECT_TRUE(l5_room_worth(at + L5_RING_MAX - L5_ROOM, at, L5_RING_MAX));
+	EXPECT_FALSE(l5_room_worth(at + L5_RING_MAX - L5_ROOM + 8, at,
+				   L5_RING_MAX));
 }
 
 TEST_F(ring_policy, tell)
@@ -76,6 +81,8 @@ TEST_F(ring_policy, tell)
 	EXPECT_FALSE(l5_room_tell(SIZE / 2 - 8, SIZE));
 	EXPECT_TRUE(l5_room_tell(SIZE / 2, SIZE));
 	EXPECT_TRUE(l5_room_tell(SIZE, SIZE));
+	EXPECT_FALSE(l5_room_tell(L5_ROOM - 8, L5_RING_MAX));
+	EXPECT_TRUE(l5_room_tell(L5_ROOM, L5_RING_MAX));
 }
 
 /* What fits goes at once; what does not waits for an eighth of the ring. */

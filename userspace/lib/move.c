@@ -463,7 +463,7 @@ ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want)
 		return ret;
 	ret = L5_TRY_ASK;
 	if (!(l5_load(&m->state->flags) & L5_MAP_TX_STOP)) {
-		most = l5_room_low(l5_map_most(m));
+		most = l5_map_most(m) / 2;
 		/* the kernel may send to another host record by record */
 		if (most > L5_PIECE && l5_map_far(m))
 			most = L5_PIECE;
