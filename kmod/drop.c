@@ -417,21 +417,16 @@ static void l5_idle_end(struct l5_conn *conn, int ring, struct l5_sock *l5,
 {
 	struct l5_end *e = &conn->end[ring];
 	bool grow = l5_grow_due(conn, ring, l5_grow_after(l5->ln));
-	u32 *word = &e->ctrl->tx_lock;
 
-	if ((idle || grow) && mutex_trylock(&l5->tx_lock)) {
-		/* a word that says anything is left for another time */
-		if (cmpxchg(word, 0, L5_LOCK_KERNEL) == 0) {
-			if (idle) {
-				l5_idle_fold(conn, ring, e->idle_tail);
-				l5_ring_hope(l5);
-			}
-			if (grow)
-				l5_idle_grow(conn, ring, l5);
-			l5_ring_unlock(l5, L5_LOCK_TX);
-		} else {
-			mutex_unlock(&l5->tx_lock);
+	/* one that is held is left for another time */
+	if ((idle || grow) && !l5_ring_trylock(l5, L5_LOCK_TX)) {
+		if (idle) {
+			l5_idle_fold(conn, ring, e->idle_tail);
+			l5_ring_hope(l5);
 		}
+		if (grow)
+			l5_idle_grow(conn, ring, l5);
+		l5_ring_unlock(l5, L5_LOCK_TX);
 	}
 	if (READ_ONCE(e->poor)) {
 		l5_ring_hope(l5);

@@ -61,9 +61,10 @@ static int l5_patience_over(const struct l5_patience *p)
  * so it counts as a holder that died. The mutex is held, so the kernel is not
  * the holder, either.
  *
+ * @wait: for a fault of this end
  * Return: true if the word is ours now.
  */
-static bool l5_lock_seize(struct l5_sock *l5, u32 *word)
+static bool l5_lock_seize(struct l5_sock *l5, u32 *word, bool wait)
 {
 	u32 old = l5_load(word), id = old & L5_LOCK_ID;
 	u32 to = (old & L5_LOCK_WAITERS) | L5_LOCK_KERNEL;
@@ -72,7 +73,7 @@ static bool l5_lock_seize(struct l5_sock *l5, u32 *word)
 		return false;
 	if (id == L5_LOCK_KERNEL)
 		return cmpxchg(word, old, to) == old;
-	return l5_map_forget(l5_own(l5), id, word, old, to);
+	return l5_map_forget(l5_own(l5), id, word, old, to, wait);
 }
 
 /* Free such a word for a process. */
@@ -86,7 +87,7 @@ static bool l5_lock_forged(struct l5_sock *l5, int dir, u32 *word)
 	if (!id)
 		return false;
 	if (id != L5_LOCK_KERNEL)
-		return l5_map_forget(l5_own(l5), id, word, old, to);
+		return l5_map_forget(l5_own(l5), id, word, old, to, true);
 	/* a system call has the mutex, too */
 	if (!mutex_trylock(mutex))
 		return false;
@@ -245,7 +246,7 @@ static int l5_ring_lock_slow(struct l5_sock *l5, int dir, long *timeo)
 			return err;
 		if (!err) {
 			got = l5_lock_try(word, L5_LOCK_KERNEL);
-			if (!got && l5_lock_seize(l5, word))
+			if (!got && l5_lock_seize(l5, word, true))
 				got = 2;
 			if (got)
 				break;
@@ -291,6 +292,38 @@ int l5_ring_lock(struct l5_sock *l5, int dir, long *timeo)
 		got = l5_ring_lock_slow(l5, dir, timeo);
 	if (got < 0)
 		return got;
+	err = l5_ring_load(l5, dir, got == 2);
+	if (err)
+		l5_ring_unlock(l5, dir);
+	return err;
+}
+
+/**
+ * l5_ring_trylock() - have one direction if nobody holds it
+ * @l5: a socket in state L5_RINGS
+ * @dir: as for l5_ring_lock()
+ *
+ * Neither a task that died with the word nor a number that no task has holds
+ * it.
+ *
+ * Context: may sleep, but waits for nobody.
+ * Return: 0, -EAGAIN if it is held, or -EPROTO, as l5_ring_lock().
+ */
+int l5_ring_trylock(struct l5_sock *l5, int dir)
+{
+	struct mutex *mutex = l5_lock_mutex(l5, dir);
+	u32 *word = l5_lock_word(l5_own(l5), dir);
+	int got, err;
+
+	if (!mutex_trylock(mutex))
+		return -EAGAIN;
+	got = l5_lock_try(word, L5_LOCK_KERNEL);
+	if (!got && l5_lock_seize(l5, word, false))
+		got = 2;
+	if (!got) {
+		mutex_unlock(mutex);
+		return -EAGAIN;
+	}
 	err = l5_ring_load(l5, dir, got == 2);
 	if (err)
 		l5_ring_unlock(l5, dir);

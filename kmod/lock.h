@@ -6,6 +6,7 @@
 #include "l5.h"
 
 int l5_ring_lock(struct l5_sock *l5, int dir, long *timeo);
+int l5_ring_trylock(struct l5_sock *l5, int dir);
 void l5_ring_unlock(struct l5_sock *l5, int dir);
 int l5_ring_lock_wait(struct l5_sock *l5, int dir);
 

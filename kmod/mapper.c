@@ -73,14 +73,19 @@ struct l5_mapper *l5_mapper_numbered(struct l5_end *e, u32 id)
  * @word: the lock word
  * @old: what it was
  * @to: what it becomes
+ * @wait: for a fault that is at work; else nothing is changed meanwhile
  *
  * Return: whether it was changed.
  */
-bool l5_map_forget(struct l5_end *e, u32 id, u32 *word, u32 old, u32 to)
+bool l5_map_forget(struct l5_end *e, u32 id, u32 *word, u32 old, u32 to,
+		   bool wait)
 {
 	bool done;
 
-	mutex_lock(&e->map_lock);
+	if (wait)
+		mutex_lock(&e->map_lock);
+	else if (!mutex_trylock(&e->map_lock))
+		return false;
 	done = !l5_mapper_numbered(e, id) && cmpxchg(word, old, to) == old;
 	mutex_unlock(&e->map_lock);
 	return done;

@@ -35,7 +35,8 @@ struct l5_mapper {
 void l5_mapper_died(struct l5_mapper *m, u32 *word);
 struct l5_mapper *l5_mapper_find(struct l5_end *e);
 struct l5_mapper *l5_mapper_numbered(struct l5_end *e, u32 id);
-bool l5_map_forget(struct l5_end *e, u32 id, u32 *word, u32 old, u32 to);
+bool l5_map_forget(struct l5_end *e, u32 id, u32 *word, u32 old, u32 to,
+		   bool wait);
 bool l5_map_few(struct l5_conn *conn);
 void l5_map_zap_ring(struct l5_conn *conn, int ring);
 void l5_map_revoke(struct l5_conn *conn);
