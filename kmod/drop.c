@@ -37,6 +37,7 @@
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
 
+#include "demote.h"
 #include "drop.h"
 #include "end.h"
 #include "fold.h"
@@ -434,19 +435,6 @@ static void l5_idle_end(struct l5_conn *conn, int ring, struct l5_sock *l5,
 	}
 }
 
-/* The socket of an end, with a reference, or NULL. */
-static struct l5_sock *l5_idle_sock(const struct l5_end *e)
-{
-	struct sock *sk;
-
-	rcu_read_lock();
-	sk = rcu_dereference(e->sk);
-	if (sk && !refcount_inc_not_zero(&sk->sk_refcnt))
-		sk = NULL;
-	rcu_read_unlock();
-	return sk ? l5_sk(sk) : NULL;
-}
-
 /* When is an end to be looked at again? In so many jiffies; 0: not at all. */
 static unsigned long l5_idle_next(const struct l5_end *e,
 				  const struct l5_sock *l5)
@@ -478,7 +466,7 @@ unsigned long l5_drop_idle(struct l5_conn *conn)
 		l5_drop_put(conn);
 	for (i = 0; i < 2; i++) {
 		struct l5_end *e = &conn->end[i];
-		struct l5_sock *l5 = l5_idle_sock(e);
+		struct l5_sock *l5 = l5_end_sock(e);
 		bool idle;
 
 		if (!l5)

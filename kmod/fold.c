@@ -275,10 +275,14 @@ void l5_fill_unlock(struct l5_conn *conn)
 	mutex_unlock(&conn->end[0].fill_lock);
 }
 
-/* Have rings lost pages that nobody needs, so that they get none? */
+/*
+ * Have rings lost pages that nobody needs, or is one the kernel's alone? Then
+ * they get none for processes.
+ */
 static bool l5_fill_dropped(const struct l5_conn *conn)
 {
-	return conn->end[0].dropped || conn->end[1].dropped;
+	return conn->end[0].dropped || conn->end[1].dropped ||
+	       conn->end[0].demoted || conn->end[1].demoted;
 }
 
 /* Has a ring a page for each place, and as many as it is to have? */
@@ -638,7 +642,8 @@ void l5_map_extent(struct l5_sock *l5)
 	/* S, pairs with R in l5_map_prepare() */
 	smp_mb();
 	state = READ_ONCE(own->state);
-	if (!state)
+	/* its processes do not write the ring any more, see demote.c */
+	if (!state || READ_ONCE(own->demoted))
 		return;
 	/*
 	 * The last one of two tasks stores what is true. A ring is folded with

@@ -15,9 +15,9 @@
  * array or by the other, each with its own mask, and the length itself is only
  * ever a bound. The writer pays for the pages, as always.
  *
- * A program that has set SO_SNDBUF gets what it asked for, as of TCP; AF_UNIX
- * has no buffers that grow; and a ring that is, or was, mapped keeps its
- * length, since processes know it.
+ * A program that has set SO_SNDBUF gets what it asked for; and AF_UNIX has no
+ * buffers that grow. A ring that is mapped is the kernel's alone first, since
+ * processes know its length: see demote.c.
  */
 #include <linux/jiffies.h>
 #include <linux/log2.h>
@@ -26,6 +26,7 @@
 
 #include "acct.h"
 #include "bootstrap.h"
+#include "demote.h"
 #include "fold.h"
 #include "grow.h"
 #include "link.h"
@@ -61,8 +62,9 @@ void l5_ring_full(struct l5_sock *l5)
 	int ring = l5->end;
 	struct l5_end *own = &conn->end[ring];
 
-	if (!after || !conn->link->drops || !l5->bops->grows || READ_ONCE(own->full) ||
-	    READ_ONCE(own->fold) || READ_ONCE(own->size) >= l5_grow_most(l5))
+	if (!after || !conn->link->drops || !l5->bops->grows ||
+	    READ_ONCE(own->full) || READ_ONCE(own->poor) ||
+	    READ_ONCE(own->size) >= l5_grow_most(l5))
 		return;
 	WRITE_ONCE(own->full_pos, l5_grow_reader(conn, ring));
 	WRITE_ONCE(own->full_since, jiffies);
@@ -182,7 +184,7 @@ static int l5_grow_do(struct l5_conn *conn, int ring, struct l5_growth *g)
 	struct l5_pages *old = e->pages;
 	int err;
 
-	if (e->dropped || e->fold || e->state || conn->end[!ring].state || !old)
+	if (e->dropped || e->fold || !old)
 		return -ENOSPC;
 	/* a lie: the next task that reads or writes finds it */
 	if (tail - head > e->size)
@@ -203,7 +205,7 @@ static int l5_grow_do(struct l5_conn *conn, int ring, struct l5_growth *g)
 }
 
 /**
- * l5_ring_enlarge() - make a ring longer that was not mapped so far
+ * l5_ring_enlarge() - make a ring longer, the kernel's alone if it has to be
  * @l5: the writer, its tx_lock and the ring's lock word held
  * @conn: its connection
  * @ring: its end
@@ -226,7 +228,9 @@ int l5_ring_enlarge(struct l5_sock *l5, struct l5_conn *conn, int ring)
 	mutex_unlock(&e->fill_lock);
 	g.pages = l5_ring_array(g.size, &g.payer, 0);
 	g.page = l5_page_alloc(&g.payer, __GFP_NORETRY);
-	if (g.pages && g.page) {
+	if (g.pages && g.page)
+		err = l5_ring_demote(conn, ring);
+	if (!err) {
 		err = -EAGAIN;
 		/* no end is being mapped meanwhile, which is told the length */
 		if (l5_rings_trylock(conn, -1)) {

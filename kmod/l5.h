@@ -220,6 +220,8 @@ struct l5_pages {
  *	were many records to count, then there until the end
  * @fold: pages of a ring that is mapped: after so many places they come again,
  *	see fold.c; 0: it never was
+ * @demoted: no process sees this ring any more, see demote.c; changed as
+ *	@dropped, with both lock words of the ring held
  * @starved: not 0: no memory until the reader is in this page; see pages.c
  * @poor: there was no memory for more than @fold pages
  * @full: a writer waits for room, and the reader is watched, see grow.c
@@ -266,6 +268,7 @@ struct l5_end {
 	u32 fold;
 	bool poor;
 	bool full;
+	bool demoted;
 	u64 full_pos;
 	unsigned long full_since;
 	u32 npages;

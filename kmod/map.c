@@ -268,7 +268,7 @@ static unsigned long l5_map_fill_part(struct vm_area_struct *vma,
 	if (!p.ring)
 		return vm_insert_page(vma, addr, l5_map_page(m, &p)) ?
 		       0 : PAGE_SIZE;
-	if (p.ring->dropped)
+	if (p.ring->dropped || p.ring->demoted)
 		return 0;
 	num = min_t(unsigned long, (end - addr) >> PAGE_SHIFT,
 		    l5_ring_places(p.ring) - p.index);
@@ -289,6 +289,9 @@ static vm_fault_t l5_map_fill(struct vm_fault *vmf, struct l5_mapper *m)
 	struct vm_area_struct *vma = vmf->vma;
 	unsigned long addr, end, part;
 
+	if (p.ring && p.ring->demoted)
+		return l5_view_scratch(&m->view, vmf,
+				       p.kind == L5_AREA_TX ? 2 : 0);
 	if (p.ring && p.ring->dropped)
 		return l5_map_fill_dropped(vmf, m, &p);
 	addr = max(vma->vm_start, vmf->address & ~(L5_MAP_AROUND - 1));
@@ -386,8 +389,8 @@ static void l5_map_state_begin(struct l5_sock *l5, struct l5_map_state *state)
 
 /*
  * Make a connection ready for being mapped by this end.
- * Return: 0, -ENOMEM, -EINTR if the task is killed, or -ENOTCONN if it is not
- * to be mapped any more.
+ * Return: 0, -ENOMEM, -EINTR if the task is killed, -ENOTCONN if it is not to
+ * be mapped any more, or -EOPNOTSUPP if a ring of it is not.
  */
 static int l5_map_prepare(struct l5_sock *l5)
 {
@@ -410,6 +413,8 @@ static int l5_map_prepare(struct l5_sock *l5)
 	}
 	if (own->revoked) {
 		err = -ENOTCONN;
+	} else if (own->demoted || l5_peer(l5)->demoted) {
+		err = -EOPNOTSUPP;
 	} else {
 		if (!own->state) {
 			l5_map_state_begin(l5, page_address(page));

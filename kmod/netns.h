@@ -119,7 +119,7 @@ static inline unsigned long l5_idle_pause(const struct l5_net *ln)
 	return msecs_to_jiffies(READ_ONCE(ln->idle_ms));
 }
 
-/* For so long a reader does not move before its ring grows, jiffies; 0: never */
+/* So long a reader does not move before its ring grows, jiffies; 0: never */
 static inline unsigned long l5_grow_after(const struct l5_net *ln)
 {
 	return msecs_to_jiffies(READ_ONCE(ln->grow_ms));

@@ -192,11 +192,15 @@ static int l5_ring_next_page(struct l5_end *e, struct l5_spare *s)
 }
 
 /*
- * Go on to @end, as far as there is memory at hand.
+ * Go on from @pos to @end, as far as there is memory at hand. A process that
+ * had the ring mapped, see demote.c, may have written any position. That is no
+ * step too many: a writer is in a page of its ring, or at the end of the last.
+ *
  * Return: 0, also if the ring is not to have pages any more, -ENOBUFS if there
- * is no more to be had, -EAGAIN if @s lacks memory that is worth trying to get.
+ * is no more to be had, -EAGAIN if @s lacks memory that is worth trying to get,
+ * -EPROTO.
  */
-static int l5_ring_grow(struct l5_end *e, struct l5_spare *s, u64 end)
+static int l5_ring_grow(struct l5_end *e, struct l5_spare *s, u64 pos, u64 end)
 {
 	int err = 0;
 
@@ -206,6 +210,9 @@ static int l5_ring_grow(struct l5_end *e, struct l5_spare *s, u64 end)
 	l5_ring_place_array(e, &s->pages);
 	if (!e->pages)
 		return -EAGAIN;
+	if (!l5_ring_whole(e) &&
+	    (pos >> PAGE_SHIFT) - e->first > e->next - e->first)
+		return -EPROTO;
 	while (!err && !l5_ring_whole(e) && e->next << PAGE_SHIFT < end)
 		err = l5_ring_next_page(e, s);
 	return err;
@@ -255,7 +262,7 @@ int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len)
 		mutex_lock(&e->fill_lock);
 		if (spare.payer.acct)
 			l5_spare_payer(&spare, e);
-		err = l5_ring_grow(e, &spare, pos + len);
+		err = l5_ring_grow(e, &spare, pos, pos + len);
 		if (err == -EAGAIN && !spare.payer.acct)
 			l5_spare_payer(&spare, e);
 		next = e->next;
@@ -268,6 +275,8 @@ int l5_ring_fill(struct l5_sock *l5, struct l5_end *e, u32 len)
 			break;
 	}
 	l5_spare_put(&spare);
+	if (err == -EPROTO)
+		return err;
 	if (mapped && !READ_ONCE(e->dropped))
 		return 0;
 	if (!READ_ONCE(e->pages) && !READ_ONCE(e->dropped))

@@ -21,6 +21,7 @@
 		int listener;						\
 		struct l5_stream *c, *s;				\
 		int cfd, sfd;						\
+		long grow_ms;						\
 	};								\
 	FIXTURE_VARIANT(name) { const char *host; };			\
 	FIXTURE_VARIANT_ADD(name, inet) { .host = "127.0.0.1" };	\
@@ -29,6 +30,9 @@
 	{								\
 		l5_or_skip();						\
 		signal(SIGPIPE, SIG_IGN);				\
+		/* a ring that is full stays full, however long */	\
+		self->grow_ms = l5_sysctl("grow_ms", 0);		\
+		ASSERT_LE(0, self->grow_ms);				\
 		self->listener = place_listen(&self->at, variant->host); \
 		ASSERT_LE(0, self->listener);				\
 		self->c = place_connect(&self->at, SOCK_CLOEXEC);	\
@@ -49,6 +53,7 @@
 		if (self->s)						\
 			EXPECT_EQ(0, l5_close(self->s));		\
 		close(self->listener);					\
+		l5_sysctl("grow_ms", self->grow_ms);			\
 	}
 
 #endif /* LIBL5_PAIR_H */

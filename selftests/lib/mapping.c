@@ -62,7 +62,7 @@ static bool region(struct mapping *m, const struct l5_map_info *info,
 	return p != MAP_FAILED;
 }
 
-int mapping_open(struct mapping *m, int fd)
+static int open_as_told(struct mapping *m, int fd)
 {
 	struct l5_area area[MAP_AREAS];
 	struct l5_map_info info;
@@ -102,6 +102,16 @@ int mapping_open(struct mapping *m, int fd)
 failed:
 	err = errno ? -errno : -EIO;
 	munmap(m->base, m->len);
+	return err;
+}
+
+int mapping_open(struct mapping *m, int fd)
+{
+	int i, err = -EINVAL;
+
+	/* each ring may grow between the question and the mapping */
+	for (i = 0; i < 3 && err == -EINVAL; i++)
+		err = open_as_told(m, fd);
 	return err;
 }
 
@@ -207,6 +217,15 @@ static ssize_t put_locked(struct mapping *m, bool died, const void *buf,
 	return n;
 }
 
+/* What is mapped makes no sense: it may not be the ring any more. */
+static ssize_t nonsense(struct mapping *m)
+{
+	if (l5_load_acquire(&m->state->flags) & L5_MAP_LEAVE)
+		return 0;
+	errno = EPROTO;
+	return -1;
+}
+
 ssize_t mapping_put(struct mapping *m, const void *buf, size_t len)
 {
 	int got = mapping_lock(m, L5_LOCK_TX);
@@ -222,9 +241,7 @@ ssize_t mapping_put(struct mapping *m, const void *buf, size_t len)
 	if (n > 0 && (l5_load(&m->peer->rx_wait) ||
 		      flags & (L5_MAP_BELL | L5_MAP_TX_ASK)))
 		bell(m, L5_BELL_DATA);
-	if (n < 0)
-		errno = EPROTO;
-	return n;
+	return n < 0 ? nonsense(m) : n;
 }
 
 static ssize_t get_locked(struct mapping *m, bool died, void *buf, size_t len,
@@ -283,9 +300,7 @@ ssize_t mapping_get(struct mapping *m, void *buf, size_t len)
 	if (freed && l5_load(&m->peer->tx_wait) &&
 	    l5_room_worth(l5_load(&m->peer->tx_tail), head, m->rx_size))
 		bell(m, L5_BELL_ROOM);
-	if (n < 0)
-		errno = EPROTO;
-	return n;
+	return n < 0 ? nonsense(m) : n;
 }
 
 static ssize_t broken(struct mapping *m, ssize_t done)
@@ -350,7 +365,8 @@ bool map_begin(const char *at, long ring_kb, int fd[2])
 	if (!net_unshare())
 		return false;
 	l5_sysctl("match_ms", 10000);
-	return l5_sysctl("ring_kb", ring_kb) >= 0 &&
+	return l5_sysctl("grow_ms", 0) >= 0 &&
+	       l5_sysctl("ring_kb", ring_kb) >= 0 &&
 	       map_pair(at, &fd[0], &fd[1]);
 }
 

@@ -109,7 +109,8 @@ bool map_pair(const char *at, int *c, int *s);
 
 /*
  * How tests of mappings begin: a namespace of their own, so that its counters
- * are theirs; rings of @ring_kb; a pair. Without the module, l5_or_skip().
+ * are theirs; rings of @ring_kb, which do not grow, however slow the machine
+ * is; a pair. Without the module, l5_or_skip().
  */
 bool map_begin(const char *at, long ring_kb, int fd[2]);
 

@@ -210,6 +210,63 @@ TEST_F_TIMEOUT(libl5_calls, full, 300)
 	EXPECT_EQ(sum + (ssize_t)sizeof(buf) + n, (ssize_t)got);
 }
 
+/*
+ * A ring grows that is full, and is not mapped any more: in the middle of a
+ * record, by each way to read it, and with bytes that a program looks at.
+ */
+TEST_F_TIMEOUT(libl5_calls, grows, 300)
+{
+	static uint8_t buf[50000];
+	uint64_t sent = 0, got;
+	const void *p;
+	ssize_t n;
+	int i;
+
+	if (!variant->host)
+		SKIP(return, "AF_UNIX has no buffers that grow");
+	do {
+		l5_fill(buf, sizeof(buf), sent);
+		n = l5_send(self->c, buf, sizeof(buf), MSG_DONTWAIT);
+		sent += n > 0 ? n : 0;
+	} while (n > 0);
+	ASSERT_EQ(10, l5_recv(self->s, buf, 10, 0));
+	got = 10;
+	/* its reader is at work, so to speak: the ring stays where it is */
+	n = l5_peek(self->s, &p, 0);
+	ASSERT_LT(0, n);
+	ASSERT_LE(0, l5_sysctl("grow_ms", 10));
+	EXPECT_EQ(0, l5_wait(self->c, POLLOUT, 500));
+	EXPECT_EQ(-1, l5_check(p, n, got));
+	ASSERT_EQ(0, l5_release(self->s, 20));
+	got += 20;
+	while (sent < 2 << 20 && l5_wait(self->c, POLLOUT, LONG_MS) > 0) {
+		l5_fill(buf, sizeof(buf), sent);
+		n = l5_send(self->c, buf, sizeof(buf), MSG_DONTWAIT);
+		ASSERT_LT(0, n);
+		sent += n;
+	}
+	EXPECT_LE(2 << 20, sent);
+	for (i = 0; got < sent; i++) {
+		size_t want = 1 + i * 7919 % (sizeof(buf) - 1);
+
+		if (i & 1) {
+			n = l5_peek(self->s, &p, 0);
+			ASSERT_LT(0, n);
+			if ((size_t)n > want)
+				n = want;
+			ASSERT_EQ(-1, l5_check(p, n, got));
+			ASSERT_EQ(0, l5_release(self->s, n));
+		} else {
+			n = l5_recv(self->s, buf, want, 0);
+			ASSERT_LT(0, n);
+			ASSERT_EQ(-1, l5_check(buf, n, got));
+		}
+		got += n;
+	}
+	/* by system calls from now on, both ways */
+	EXPECT_TRUE(streams(self->c, self->s, 300000, -1));
+}
+
 /* The end: what was sent before it is read before it is seen. */
 TEST_F(libl5_calls, fin)
 {

@@ -39,6 +39,7 @@ FIXTURE_SETUP(libl5_forged)
 	signal(SIGPIPE, SIG_IGN);
 	ASSERT_TRUE(net_unshare());
 	l5_sysctl("match_ms", 10000);
+	l5_sysctl("grow_ms", 0);
 }
 
 FIXTURE_TEARDOWN(libl5_forged)

@@ -296,6 +296,7 @@ FIXTURE_SETUP(libl5_hostile)
 	l5_or_skip();
 	ASSERT_TRUE(net_unshare());
 	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
+	ASSERT_LE(0, l5_sysctl("grow_ms", 0));
 }
 
 FIXTURE_TEARDOWN(libl5_hostile)

@@ -24,7 +24,7 @@
 /* longer than a ring takes to grow */
 #define NEVER	1500
 
-/* A ring that is mapped keeps its length, and its writer waits. */
+/* A test that maps by itself. */
 #define SKIP_IF_MAPPED()						\
 	do {								\
 		if (getenv("L5_FULL"))					\
@@ -82,7 +82,6 @@ TEST_F_TIMEOUT(limit_grow, echo, 120)
 {
 	int c, s;
 
-	SKIP_IF_MAPPED();
 	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
 	echoes(_metadata, c, s);
 }
@@ -151,7 +150,6 @@ TEST_F_TIMEOUT(limit_grow, polled, 120)
 {
 	int c, s, err;
 
-	SKIP_IF_MAPPED();
 	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
 	ASSERT_EQ(SOME, polled(c, SOME, SOON));
 	/* what is unread has its place in the longer ring, to the last byte */
@@ -187,7 +185,6 @@ TEST_F_TIMEOUT(limit_grow, anywhere, 200)
 	uint64_t rnd = 12345;
 	int c, s, err, i;
 
-	SKIP_IF_MAPPED();
 	for (i = 0; i < 12; i++) {
 		uint64_t pos = 0, at = 0;
 		size_t n, most = sizeof(b);
@@ -257,7 +254,6 @@ TEST_F_TIMEOUT(limit_grow, as_it_is_read, 200)
 	pid_t pid[PAIRS];
 	int c, s, i;
 
-	SKIP_IF_MAPPED();
 	fflush(NULL);
 	for (i = 0; i < PAIRS; i++) {
 		ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
@@ -278,7 +274,6 @@ TEST_F_TIMEOUT(limit_grow, not_accepted, 120)
 {
 	int c = end_connect(END_L5, &self->to), s, err;
 
-	SKIP_IF_MAPPED();
 	ASSERT_LE(0, c);
 	ASSERT_EQ(SOME, polled(c, SOME, SOON));
 	s = accept(self->listener, NULL, NULL);
@@ -349,7 +344,6 @@ TEST_F_TIMEOUT(limit_grow, gives_back, 120)
 	int c, s, i;
 	size_t n;
 
-	SKIP_IF_MAPPED();
 	ASSERT_LE(0, l5_sysctl("idle_ms", 200));
 	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
 	ASSERT_EQ(SOME, polled(c, SOME, SOON));
@@ -398,9 +392,6 @@ TEST_F_TIMEOUT(limit_grow, then_mapped, 120)
 		got += n;
 	}
 	ASSERT_TRUE(end_exchange(c, s, 1 << 20, SOME));
-	/* one that is mapped keeps its size */
-	EXPECT_GE(256 << 10, polled(s, MUCH, NEVER));
-	EXPECT_EQ(256 << 10, info_of(s).tx_size);
 	mapping_close(&m);
 	close(c);
 	close(s);
@@ -433,6 +424,152 @@ TEST_F_TIMEOUT(limit_grow, idle_elsewhere, 200)
 		EXPECT_TRUE(end_exchange(c, s, 100000, 0));
 		if (i & 1)
 			mapping_close(&m);
+		close(c);
+		close(s);
+		EXPECT_TRUE(end_stat_reaches("rings_kb", 0));
+	}
+}
+
+/* A ring that is mapped is the kernel's alone once it has grown. */
+TEST_F_TIMEOUT(limit_grow, mapped, 120)
+{
+	static char buf[70000];
+	uint64_t got = 0, pos = 0;
+	struct mapping m, n;
+	ssize_t len;
+	int c, s;
+
+	SKIP_IF_MAPPED();
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	ASSERT_EQ(0, mapping_open(&m, c));
+	ASSERT_EQ(0, mapping_open(&n, s));
+	/* by its mapping as long as there is room, then as poll() says */
+	do {
+		l5_fill(buf, 1000, pos);
+		len = mapping_put(&m, buf, 1000);
+		pos += len > 0 ? len : 0;
+	} while (len > 0);
+	EXPECT_LT(100000, pos);
+	pos += polled_at(c, pos, SOME, SOON);
+	EXPECT_EQ(4 << 20, info_of(c).tx_size);
+	EXPECT_LT(SOME, pos);
+	/* the reader is told to ask; what it sees is nothing */
+	EXPECT_TRUE(mapping_flag_comes(&n, L5_MAP_GONE));
+	EXPECT_TRUE(mapping_flag_comes(&m, L5_MAP_GONE));
+	for (len = 0; len < n.rx_size && !n.rx[len]; len++)
+		;
+	EXPECT_EQ(n.rx_size, len);
+	EXPECT_EQ(0, mapping_get(&n, buf, sizeof(buf)));
+	while (got < pos) {
+		len = mapping_recv(&n, buf, sizeof(buf), 0);
+		ASSERT_LT(0, len);
+		ASSERT_EQ(-1, l5_check(buf, len, got));
+		got += len;
+	}
+	/* the other way, too */
+	l5_fill(buf, 1000, 0);
+	EXPECT_EQ(1000, mapping_send(&n, buf, 1000, 0));
+	EXPECT_EQ(1000, mapping_recv(&m, buf, sizeof(buf), 0));
+	EXPECT_EQ(-1, l5_check(buf, 1000, 0));
+	ASSERT_TRUE(end_exchange(c, s, 1 << 20, 0));
+	mapping_close(&m);
+	EXPECT_EQ(-EOPNOTSUPP, mapping_open(&m, c));
+	mapping_close(&n);
+	close(c);
+	close(s);
+}
+
+/* A process that holds the reader's word keeps the ring as it is. */
+TEST_F_TIMEOUT(limit_grow, held, 120)
+{
+	struct mapping m;
+	int c, s, err;
+
+	SKIP_IF_MAPPED();
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	ASSERT_EQ(0, mapping_open(&m, s));
+	ASSERT_LT(0, mapping_lock(&m, L5_LOCK_RX));
+	EXPECT_GE(256 << 10, polled(c, MUCH, NEVER));
+	EXPECT_EQ(256 << 10, info_of(c).tx_size);
+	mapping_unlock(&m, L5_LOCK_RX);
+	EXPECT_TRUE(L5_UNTIL(info_of(c).tx_size == 4 << 20, SOON));
+	mapping_close(&m);
+	close(c);
+	EXPECT_LT(0, end_drain(s, 0, &err));
+	EXPECT_EQ(0, err);
+	close(s);
+}
+
+/* What holds the word is dead, or was never there: that keeps nothing. */
+TEST_F_TIMEOUT(limit_grow, not_held, 120)
+{
+	struct mapping m;
+	int c, s, i;
+	pid_t pid;
+
+	SKIP_IF_MAPPED();
+	for (i = 0; i < 4; i++) {
+		int which = i & 1 ? L5_LOCK_TX : L5_LOCK_RX;
+
+		ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+		fflush(NULL);
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			if (mapping_open(&m, which == L5_LOCK_TX ? c : s))
+				_exit(1);
+			if (i & 2)
+				l5_store(which == L5_LOCK_TX ? &m.own->tx_lock :
+					 &m.own->rx_lock, 12345);
+			else if (mapping_lock(&m, which) <= 0)
+				_exit(2);
+			kill(getpid(), SIGKILL);
+		}
+		EXPECT_EQ(SIGKILL, l5_reap(pid));
+		EXPECT_EQ(SOME, polled(c, SOME, SOON));
+		EXPECT_EQ(4 << 20, info_of(c).tx_size);
+		ASSERT_TRUE(end_get(s, SOME, 0));
+		close(c);
+		close(s);
+	}
+}
+
+/* Processes still see the cursors: whatever they write there, calls end. */
+TEST_F_TIMEOUT(limit_grow, lies, 120)
+{
+	static const uint64_t far[] = {
+		1ULL << 62, -4096ULL, 1ULL << 33, 8ULL << 20, 4096, 0,
+	};
+	static char b[1000];
+	struct mapping m, n;
+	int c, s, i;
+	pid_t pid;
+
+	SKIP_IF_MAPPED();
+	for (i = 0; i < (int)ARRAY_SIZE(far); i++) {
+		ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+		ASSERT_EQ(0, mapping_open(&m, c));
+		ASSERT_EQ(0, mapping_open(&n, s));
+		ASSERT_EQ(300 << 10, polled(c, 300 << 10, SOON));
+		EXPECT_EQ(4 << 20, info_of(c).tx_size);
+		l5_store(&m.own->tx_tail, far[i]);
+		l5_store(&n.own->rx_head, far[i]);
+		l5_store(&n.own->rx_pos, far[i]);
+		fflush(NULL);
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			while (send(c, b, sizeof(b), MSG_DONTWAIT |
+				    MSG_NOSIGNAL) > 0)
+				;
+			while (recv(s, b, sizeof(b), MSG_DONTWAIT) > 0)
+				;
+			_exit(0);
+		}
+		EXPECT_EQ(0, l5_reap(pid))
+			TH_LOG("%llx", (unsigned long long)far[i]);
+		mapping_close(&m);
+		mapping_close(&n);
 		close(c);
 		close(s);
 		EXPECT_TRUE(end_stat_reaches("rings_kb", 0));

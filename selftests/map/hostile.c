@@ -56,6 +56,7 @@ FIXTURE_SETUP(map_hostile)
 	signal(SIGPIPE, SIG_IGN);
 	ASSERT_TRUE(net_unshare());
 	l5_sysctl("match_ms", 10000);
+	l5_sysctl("grow_ms", 0);
 }
 
 FIXTURE_TEARDOWN(map_hostile)

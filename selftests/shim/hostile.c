@@ -432,6 +432,7 @@ static void all_plays(struct __test_metadata *_metadata, const char *at)
 
 	ASSERT_TRUE(net_unshare());
 	ASSERT_LE(0, l5_sysctl("match_ms", 10000));
+	ASSERT_LE(0, l5_sysctl("grow_ms", 0));
 	seed = l5_seed();
 	for (i = 0; i < ARRAY_SIZE(api); i++) {
 		g.api = api[i].name;

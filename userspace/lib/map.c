@@ -285,8 +285,9 @@ struct l5_map *l5_map_new(int fd)
 	struct l5_map_info info;
 	struct l5_map *m;
 	uint8_t *base;
-	int err, i;
+	int err, i, growths = 0;
 
+ask:
 	if (l5_map_ask(fd, &info, area, L5_MAP_AREAS))
 		return NULL;
 	if (!l5_map_size_ok(info.tx_size) || !l5_map_size_ok(info.rx_size)) {
@@ -305,6 +306,11 @@ struct l5_map *l5_map_new(int fd)
 	if (l5_map_live() < 0)
 		return NULL;
 	base = l5_map_lay(fd, &info, area, page, len, place);
+	/* each ring may have grown since it was asked about */
+	if (!base && errno == EINVAL && growths++ < 2) {
+		len = page;
+		goto ask;
+	}
 	if (!base)
 		return NULL;
 	mem.own = place[0];
