@@ -403,8 +403,7 @@ static void l5_idle_grow(struct l5_conn *conn, int ring, struct l5_sock *l5)
 	struct l5_end *e = &conn->end[ring];
 	int err = l5_ring_enlarge(l5, conn, ring);
 
-	if (!err || err == -ENOSPC)
-		WRITE_ONCE(e->full, false);
+	l5_grow_done(e, err);
 	if (!err)
 		l5_bell(e, &e->ctrl->tx_wait, true);
 }

@@ -33,6 +33,9 @@
 #include "netns.h"
 #include "pages.h"
 
+/* So often the pause after a try in vain is twice as long as the one before. */
+#define L5_GROW_TRIES	5
+
 /* What a ring may grow to. */
 static u32 l5_grow_most(const struct l5_sock *l5)
 {
@@ -68,6 +71,7 @@ void l5_ring_full(struct l5_sock *l5)
 		return;
 	WRITE_ONCE(own->full_pos, l5_grow_reader(conn, ring));
 	WRITE_ONCE(own->full_since, jiffies);
+	WRITE_ONCE(own->full_tries, 0);
 	WRITE_ONCE(own->full, true);
 	l5_ring_idle_later(conn, after, true);
 }
@@ -98,6 +102,7 @@ bool l5_grow_due(struct l5_conn *conn, int ring, unsigned long after)
 	if (pos != READ_ONCE(e->full_pos)) {
 		WRITE_ONCE(e->full_pos, pos);
 		WRITE_ONCE(e->full_since, jiffies);
+		WRITE_ONCE(e->full_tries, 0);
 		return false;
 	}
 	return time_after_eq(jiffies, READ_ONCE(e->full_since) + after);
@@ -112,7 +117,22 @@ bool l5_grow_due(struct l5_conn *conn, int ring, unsigned long after)
  */
 unsigned long l5_grow_next(const struct l5_end *e, unsigned long after)
 {
-	return READ_ONCE(e->full) ? after : 0;
+	return READ_ONCE(e->full) ? after << READ_ONCE(e->full_tries) : 0;
+}
+
+/**
+ * l5_grow_done() - a ring was to grow: is it to be looked at again?
+ * @e: the end that writes it
+ * @err: what l5_ring_enlarge() said
+ *
+ * What is held for long is not looked at all the time.
+ */
+void l5_grow_done(struct l5_end *e, int err)
+{
+	if (!err || err == -ENOSPC)
+		WRITE_ONCE(e->full, false);
+	else if (e->full_tries < L5_GROW_TRIES)
+		WRITE_ONCE(e->full_tries, e->full_tries + 1);
 }
 
 /**

@@ -7,6 +7,7 @@
 
 void l5_ring_full(struct l5_sock *l5);
 bool l5_grow_due(struct l5_conn *conn, int ring, unsigned long after);
+void l5_grow_done(struct l5_end *e, int err);
 int l5_ring_enlarge(struct l5_sock *l5, struct l5_conn *conn, int ring);
 unsigned long l5_grow_next(const struct l5_end *e, unsigned long after);
 

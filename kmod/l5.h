@@ -227,6 +227,7 @@ struct l5_pages {
  * @full: a writer waits for room, and the reader is watched, see grow.c
  * @full_pos: where the reader was then
  * @full_since: jiffies when it was first seen there
+ * @full_tries: how often it was to grow since then, in vain
  * @idle_tail: where the writer of a ring with more pages than it was mapped
  *	with was when the ring was last looked at, see drop.c
  * @idle_since: jiffies when it was first seen there
@@ -268,6 +269,7 @@ struct l5_end {
 	u32 fold;
 	bool poor;
 	bool full;
+	u8 full_tries;
 	bool demoted;
 	u64 full_pos;
 	unsigned long full_since;
