@@ -413,7 +413,7 @@ TEST_F_TIMEOUT(limit_grow, idle_elsewhere, 200)
 		n = SOME + brim(c, SOME);
 		EXPECT_LT(4 << 20, n + (20 << 10));
 		ASSERT_TRUE(end_get(s, n, 0));
-		/* small records, so that what was sent may be any header */
+		/* on to another place, with each page that there is */
 		ASSERT_TRUE(end_exchange(c, s, 500000 + i / 2 * 4096, n));
 		EXPECT_TRUE(L5_UNTIL(l5_stat("rings_kb") < 600, SOON));
 		if (i & 1)
