@@ -26,15 +26,21 @@
 #include "diff_core.h"
 #include "signals.h"
 
+/* A full ring stays full, as TCP's buffers do: limit/grow is about the rest. */
 #define DIFF_FIXTURE(set)						\
-	FIXTURE(set) { };						\
+	FIXTURE(set) { long grow_ms; };					\
 	FIXTURE_VARIANT(set) { struct variant v; };			\
-	FIXTURE_SETUP(set) { (void)self; (void)variant; }		\
+	FIXTURE_SETUP(set)						\
+	{								\
+		(void)variant;						\
+		self->grow_ms = l5_sysctl("grow_ms", 0);		\
+		ASSERT_LE(0, self->grow_ms);				\
+	}								\
 	FIXTURE_TEARDOWN(set)						\
 	{								\
-		(void)self;						\
 		(void)variant;						\
 		(void)_metadata;					\
+		l5_sysctl("grow_ms", self->grow_ms);			\
 	}
 
 #define DIFF_VARIANT(set, which, ...)					\
