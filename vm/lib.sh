@@ -200,8 +200,10 @@ probe_kvm() {	# boot-dir file boot-id
 QEMU_BASE='-M q35 -nodefaults -no-user-config -display none -no-reboot -monitor none'
 
 # TCG: "max" minus what makes an emulated guest slow. ERMS makes the kernel copy
-# with "rep movsb", which TCG does byte by byte; LA57 adds a page-table level.
-CPU_TCG='max,-erms,-la57'
+# with "rep movsb", which TCG does byte by byte. FSRM says the same of short
+# copies: QEMU 10 has it, and with it alone Linux 6.1 does not start. LA57 adds a
+# page-table level.
+CPU_TCG='max,-erms,-fsrm,-la57'
 CPU_KVM='host'
 
 # Is everything installed? PROGRAM:PACKAGE... As root, install what is missing.
