@@ -246,7 +246,7 @@ int l5_ring_enlarge(struct l5_sock *l5, struct l5_conn *conn, int ring)
 	mutex_lock(&e->fill_lock);
 	l5_payer_copy(&g.payer, &e->payer);
 	mutex_unlock(&e->fill_lock);
-	g.pages = l5_ring_array(g.size, &g.payer, 0);
+	g.pages = l5_ring_array(g.size, &g.payer, __GFP_NORETRY);
 	g.page = l5_page_alloc(&g.payer, __GFP_NORETRY);
 	if (g.pages && g.page)
 		err = l5_ring_demote(conn, ring);
