@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "ends.h"
 #include "text.h"
 
 enum {
@@ -115,6 +116,27 @@ static int polls(void)
 		if (write(a, "w", 1) != 1 || poll(&p, 1, -1) != 1 ||
 		    read(b, &c, 1) != 1)
 			return 98;
+	tell(a, b);
+	return STATUS;
+}
+
+/* A ring that is full grows, and is the kernel's from then on. */
+static int grows(void)
+{
+	struct pollfd p = { .events = POLLOUT };
+	static char some[30000];
+	int a, b, i;
+
+	if (!shim_pair(L5, &a, &b) || !shim_trips(a, b, ROUNDS))
+		return 99;
+	p.fd = a;
+	while (send(a, some, sizeof(some), MSG_DONTWAIT) > 0)
+		;
+	if (poll(&p, 1, -1) != 1)
+		return 98;
+	for (i = 0; i < 3; i++)
+		if (write(a, "g", 1) != 1)
+			return 97;
 	tell(a, b);
 	return STATUS;
 }
@@ -332,6 +354,7 @@ static int as_told(const char *how)
 		{ "stranger", stranger }, { "many", many },
 		{ "printed", printed }, { "terminal", terminal },
 		{ "killed", killed }, { "at_once", at_once },
+		{ "grows", grows },
 	};
 	size_t i;
 
@@ -581,6 +604,23 @@ SHIM_TEST(fallbacks)
 	EXPECT_SAID(2, " bytes in shared memory, after 4 calls\n");
 	EXPECT_SAID(6, "l5: pid ");
 	EXPECT_SAID(6, " stats: ");
+}
+
+/* A connection that is no longer mapped says so. */
+SHIM_TEST(grown)
+{
+	struct row r;
+	int a, b;
+
+	ASSERT_TRUE(net_unshare());
+	ASSERT_LE(0, l5_sysctl("grow_ms", 20));
+	ASSERT_EQ(EXITED(STATUS), l5run("grows", STATS, "-v", NULL))
+		TH_LOG("%s", said);
+	ASSERT_TRUE(ends(&a, &b));
+	ASSERT_TRUE(row(a, 0, &r)) TH_LOG("%s", said);
+	EXPECT_NE(NULL, strstr(r.what, " 3 no longer mapped"))
+		TH_LOG("%s", said);
+	EXPECT_SAID(1, ": calls like this go to the kernel: no longer mapped");
 }
 
 SHIM_TEST(poll)

@@ -131,11 +131,14 @@ static inline unsigned int sock_gen(const struct sock *s)
 }
 
 /* What the kernel is asked for, once the rings had nothing more to say. */
-static inline enum l5_stats_call call_of(ssize_t ret, bool slept, bool dontwait,
+static inline enum l5_stats_call call_of(const struct sock *s, ssize_t ret,
+					 bool slept, bool dontwait,
 					 enum l5_stats_call full)
 {
 	if (slept)
 		return L5_STATS_SLEPT;
+	if (ret == L5_TRY_ASK && l5_map_gone(s->map))
+		return L5_STATS_LEFT;
 	if (ret == L5_TRY_ASK || ret == L5_TRY_ROOM)
 		return L5_STATS_ASKED;
 	return ret == L5_TRY_AGAIN && dontwait ? full : L5_STATS_LOCKED;

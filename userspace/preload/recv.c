@@ -40,7 +40,8 @@ void count_recv(struct sock *s, int fd, ssize_t ret, size_t len, int flags,
 	enum l5_stats_call call = L5_STATS_SAVED;
 
 	if (ret < -1 && ret != L5_TRY_BROKEN)
-		call = call_of(ret, p->slept, dontwait, L5_STATS_SHARED);
+		call = call_of(s, ret, p->slept, dontwait,
+			       L5_STATS_SHARED);
 	else if (ret > 0 && flags & MSG_WAITALL && (size_t)ret < len)
 		call = L5_STATS_REST;
 	stats_call(s->stat, fd, L5_STATS_IN, call);

@@ -37,7 +37,8 @@ void count_send(struct sock *s, int fd, ssize_t ret, bool all, bool some,
 	/* what a part was sent of, and then an error, is not asked about */
 	if (!all && ret < -1 && ret != L5_TRY_BROKEN &&
 	    (!some || ret == L5_TRY_AGAIN || ret == L5_TRY_BUSY))
-		call = call_of(ret, p->slept, dontwait, L5_STATS_FULL);
+		call = call_of(s, ret, p->slept, dontwait,
+			       L5_STATS_FULL);
 	stats_call(s->stat, fd, L5_STATS_OUT, call);
 }
 

@@ -48,6 +48,7 @@
 	X(LOCKED,  "ring in use", 0)					\
 	X(SHARED,  "shared with a process", 0)				\
 	X(OTHERS,  "other descriptors", 0)				\
+	X(LEFT,    "no longer mapped", 1)				\
 	X(REST,    "rest of a call", 0)					\
 	X(FLAGS,   "flags", 1)						\
 	X(ADDRESS, "address or control message", 1)			\
