@@ -168,8 +168,10 @@ static void l5_boot_state_change(struct sock *bsk)
  */
 void l5_boot_hook(struct sock *bsk, bool ours)
 {
-	bsk->sk_state_change = ours ? l5_boot_state_change : l5_boot_wakeup;
-	bsk->sk_error_report = ours ? l5_boot_error_report : l5_boot_report;
+	bsk->sk_state_change = ours ? l5_boot_state_change :
+				      READ_ONCE(l5_boot_wakeup);
+	bsk->sk_error_report = ours ? l5_boot_error_report :
+				      READ_ONCE(l5_boot_report);
 }
 
 /**
@@ -264,6 +266,19 @@ void l5_boot_end(struct socket *boot)
 	sock_release(boot);
 }
 
+/*
+ * What the kernel's own callbacks are, of which all sockets have the same. They
+ * are there before a socket is, and written once: others look at them all the
+ * time.
+ */
+static void l5_boot_learn(const struct sock *bsk)
+{
+	if (!READ_ONCE(l5_boot_wakeup))
+		WRITE_ONCE(l5_boot_wakeup, bsk->sk_state_change);
+	if (!READ_ONCE(l5_boot_report))
+		WRITE_ONCE(l5_boot_report, bsk->sk_error_report);
+}
+
 /**
  * l5_boot_create() - make the bootstrap of a fresh socket
  * @l5: the socket
@@ -283,8 +298,7 @@ int l5_boot_create(struct l5_sock *l5, struct net *net, int kern)
 			    &boot, kern);
 	if (err)
 		return err;
-	WRITE_ONCE(l5_boot_wakeup, boot->sk->sk_state_change);
-	WRITE_ONCE(l5_boot_report, boot->sk->sk_error_report);
+	l5_boot_learn(boot->sk);
 	l5_boot_lend(boot, l5->sk.sk_socket);
 	l5_boot_attach(l5, boot, l5->sk.sk_socket);
 	if (l5->bops->create)

@@ -117,7 +117,7 @@ static struct sock *l5_syn_recv_sock(const struct l5_af_ops *af,
 	icsk = inet_csk(child);
 	if (icsk->icsk_af_ops == &af->ops)
 		icsk->icsk_af_ops = af->orig;
-	child->sk_state_change = l5_boot_wakeup;
+	child->sk_state_change = READ_ONCE(l5_boot_wakeup);
 	/* if the child is not its SYN's own, another packet was faster */
 	if (!own)
 		return child;
@@ -176,7 +176,7 @@ static void l5_listen_state_change(struct sock *bsk)
 	}
 	read_unlock_bh(&bsk->sk_callback_lock);
 	l5_cover_end(cover);
-	l5_boot_wakeup(bsk);
+	READ_ONCE(l5_boot_wakeup)(bsk);
 }
 
 /* Fill our table from a fresh socket, which has TCP's own operations. */
@@ -270,7 +270,7 @@ static void l5_tcp_closing(struct l5_sock *l5)
 
 	write_lock_bh(&bsk->sk_callback_lock);
 	if (bsk->sk_state_change == l5_listen_state_change)
-		bsk->sk_state_change = l5_boot_wakeup;
+		bsk->sk_state_change = READ_ONCE(l5_boot_wakeup);
 	write_unlock_bh(&bsk->sk_callback_lock);
 	if (cancel_delayed_work_sync(&l5->listened))
 		sock_put(&l5->sk);
