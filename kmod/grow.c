@@ -52,6 +52,14 @@ static u64 l5_grow_reader(struct l5_conn *conn, int ring)
 	return l5_load(&conn->end[!ring].ctrl->rx_pos);
 }
 
+/* The reader was at a position just now. */
+static void l5_grow_watch(struct l5_end *e, u64 pos)
+{
+	WRITE_ONCE(e->full_pos, pos);
+	WRITE_ONCE(e->full_since, jiffies);
+	WRITE_ONCE(e->full_tries, 0);
+}
+
 /**
  * l5_ring_full() - a writer has no room: see whether its reader moves
  * @l5: the writer, which is about to wait
@@ -69,11 +77,37 @@ void l5_ring_full(struct l5_sock *l5)
 	    READ_ONCE(own->full) || READ_ONCE(own->poor) ||
 	    READ_ONCE(own->size) >= l5_grow_most(l5))
 		return;
-	WRITE_ONCE(own->full_pos, l5_grow_reader(conn, ring));
-	WRITE_ONCE(own->full_since, jiffies);
-	WRITE_ONCE(own->full_tries, 0);
+	l5_grow_watch(own, l5_grow_reader(conn, ring));
 	WRITE_ONCE(own->full, true);
 	l5_ring_idle_later(conn, after, true);
+}
+
+/* Does a writer wait for room, and is there little? */
+static bool l5_grow_wanted(struct l5_conn *conn, int ring)
+{
+	struct l5_end *e = &conn->end[ring];
+
+	return l5_load(&e->ctrl->tx_wait) &&
+	       !l5_room_worth(l5_load(&e->ctrl->tx_tail),
+			      l5_load(&conn->end[!ring].ctrl->rx_head),
+			      READ_ONCE(e->size));
+}
+
+/*
+ * Nobody waits any more. A writer that comes to wait meanwhile leaves it to us,
+ * if the ring still counts as full.
+ */
+static void l5_grow_forget(struct l5_conn *conn, int ring)
+{
+	struct l5_end *e = &conn->end[ring];
+
+	WRITE_ONCE(e->full, false);
+	/* BG, pairs with E: the writer sees the store, or is seen to wait */
+	smp_mb();
+	if (!l5_grow_wanted(conn, ring))
+		return;
+	l5_grow_watch(e, l5_grow_reader(conn, ring));
+	WRITE_ONCE(e->full, true);
 }
 
 /**
@@ -91,18 +125,17 @@ bool l5_grow_due(struct l5_conn *conn, int ring, unsigned long after)
 
 	if (!READ_ONCE(e->full))
 		return false;
-	/* nobody waits any more, or nobody has to */
-	if (!after || !l5_load(&e->ctrl->tx_wait) ||
-	    l5_room_worth(l5_load(&e->ctrl->tx_tail),
-			  l5_load(&conn->end[!ring].ctrl->rx_head),
-			  READ_ONCE(e->size))) {
+	if (!after) {
 		WRITE_ONCE(e->full, false);
 		return false;
 	}
+	/* nobody waits any more, or nobody has to */
+	if (!l5_grow_wanted(conn, ring)) {
+		l5_grow_forget(conn, ring);
+		return false;
+	}
 	if (pos != READ_ONCE(e->full_pos)) {
-		WRITE_ONCE(e->full_pos, pos);
-		WRITE_ONCE(e->full_since, jiffies);
-		WRITE_ONCE(e->full_tries, 0);
+		l5_grow_watch(e, pos);
 		return false;
 	}
 	return time_after_eq(jiffies, READ_ONCE(e->full_since) + after);
