@@ -427,6 +427,8 @@ static void l5_idle_end(struct l5_conn *conn, int ring, struct l5_sock *l5,
 		if (grow)
 			l5_idle_grow(conn, ring, l5);
 		l5_ring_unlock(l5, L5_LOCK_TX);
+	} else if (grow) {
+		l5_grow_done(e, -EAGAIN);
 	}
 	if (READ_ONCE(e->poor)) {
 		l5_ring_hope(l5);
@@ -478,6 +480,8 @@ unsigned long l5_drop_idle(struct l5_conn *conn)
 			if (rcu_access_pointer(e->sk) == &l5->sk)
 				l5_idle_end(conn, i, l5, idle);
 			mutex_unlock(&l5->lock);
+		} else if (READ_ONCE(e->full)) {
+			l5_grow_done(e, -EAGAIN);
 		}
 		its = l5_idle_next(e, l5);
 		if (its && (!next || its < next))
