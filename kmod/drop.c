@@ -332,13 +332,16 @@ static bool l5_idle_in_use(struct l5_end *e, u64 first)
 
 /*
  * Take the pages that its reader has left from a ring that is not mapped: those
- * before the one that its writer is in, or will be in next.
+ * before the one that its writer is in, or will be in next. A page that a task
+ * has pinned stays, see l5_idle_in_use(); such pages are moved together. What
+ * is in them was read.
  */
 static void l5_idle_trim(struct l5_conn *conn, int ring, u64 first)
 {
 	struct l5_end *e = &conn->end[ring];
 	u32 places = l5_ring_places(e), n = 0;
 	struct page *page;
+	u64 at;
 
 	/*
 	 * One with a page for each place does not count them on, so any number
@@ -350,16 +353,19 @@ static void l5_idle_trim(struct l5_conn *conn, int ring, u64 first)
 		smp_store_release(&e->next, first + 1);
 	}
 	first = min(first, e->next);
-	/* a task that has pinned one: see l5_idle_in_use() */
-	while (e->first < first &&
-	       page_count(*l5_ring_page_at(e, e->first)) == 1) {
-		page = *l5_ring_page_at(e, e->first);
+	for (at = first; at > e->first; at--) {
+		page = *l5_ring_page_at(e, at - 1);
 		/* AV, pairs with N: nobody reads there any more */
-		smp_store_release(l5_ring_page_at(e, e->first), NULL);
-		WRITE_ONCE(e->first, e->first + 1);
+		smp_store_release(l5_ring_page_at(e, at - 1), NULL);
+		if (page_count(page) > 1) {
+			/* O, pairs with N: that place was seen to already */
+			smp_store_release(l5_ring_page_at(e, --first), page);
+			continue;
+		}
 		list_add(&page->lru, &conn->dropped);
 		n++;
 	}
+	WRITE_ONCE(e->first, first);
 	if (n)
 		l5_drop_account(conn, ring, n);
 }

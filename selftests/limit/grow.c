@@ -342,6 +342,39 @@ TEST_F_TIMEOUT(limit_grow, not_while_read, 120)
 	close(s);
 }
 
+/* A page that a reader has pinned keeps no other one, and goes on with them. */
+TEST_F_TIMEOUT(limit_grow, pinned, 120)
+{
+	enum { PINS = 3 };
+	struct mapping m;
+	struct iovec v;
+	int c, s, i, p[2];
+
+	SKIP_IF_MAPPED();
+	ASSERT_LE(0, l5_sysctl("idle_ms", 200));
+	ASSERT_EQ(0, pipe(p));
+	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
+	ASSERT_EQ(0, mapping_open(&m, s));
+	for (i = 0; i < PINS; i++) {
+		v.iov_base = (char *)m.rx + 2 * i * MAP_PAGE;
+		v.iov_len = MAP_PAGE;
+		ASSERT_EQ(MAP_PAGE, vmsplice(p[1], &v, 1, SPLICE_F_NONBLOCK));
+	}
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(SOME, polled(c, SOME, SOON));
+		EXPECT_LE(SOME >> 10, l5_stat("rings_kb"));
+		ASSERT_TRUE(end_get(s, SOME, 0));
+		EXPECT_TRUE(L5_UNTIL(l5_stat("rings_kb") < 300, SOON)) {
+			TH_LOG("%lld KiB", l5_stat("rings_kb"));
+		}
+	}
+	mapping_close(&m);
+	close(p[0]);
+	close(p[1]);
+	close(c);
+	close(s);
+}
+
 /* What the long ring took is given back once it is idle; a few pages stay. */
 TEST_F_TIMEOUT(limit_grow, gives_back, 120)
 {
