@@ -326,7 +326,7 @@ TEST_F_TIMEOUT(limit_grow, not_while_read, 120)
 	static char b[50000];
 	int c, s, i;
 
-	/* so long that a machine that stops for a moment is no reader that does */
+	/* longer than a busy machine may keep the reader from its reading */
 	ASSERT_LE(0, l5_sysctl("grow_ms", 1000));
 	ASSERT_TRUE(open_pair(self->listener, &self->to, &c, &s));
 	p.fd = c;
