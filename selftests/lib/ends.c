@@ -371,6 +371,11 @@ bool net_unshare(void)
 	return !unshare(CLONE_NEWNET) && !sh("ip link set lo up");
 }
 
+bool net_keeps_full(void)
+{
+	return net_unshare() && l5_sysctl("grow_ms", 0) >= 0;
+}
+
 int net_current(void)
 {
 	int fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);

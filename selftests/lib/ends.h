@@ -83,6 +83,9 @@ int sh(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* An own network namespace with lo up, as unshare(1) -n; false with errno. */
 bool net_unshare(void);
 
+/* The same, and a ring that is full stays full there, however long. */
+bool net_keeps_full(void);
+
 /* Make namespace @name (ip netns) with lo up, or enter it; fd or -errno. */
 int net_make(const char *name);
 bool net_enter(int fd);

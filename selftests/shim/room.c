@@ -248,9 +248,7 @@ SHIM_TEST(rest_of_a_replaced_number)
 	int a, b, c, d;
 	pthread_t t;
 
-	/* a ring that is full stays full, however long */
-	ASSERT_TRUE(net_unshare());
-	ASSERT_LE(0, l5_sysctl("grow_ms", 0));
+	ASSERT_TRUE(net_keeps_full());
 	WARM_PAIR(L5, a, b);
 	WARM_PAIR(L5, c, d);
 	w.fd = b;
@@ -283,9 +281,7 @@ SHIM_TEST(rest_of_a_number_used_again)
 	long got = 0;
 	pthread_t t;
 
-	/* a ring that is full stays full, however long */
-	ASSERT_TRUE(net_unshare());
-	ASSERT_LE(0, l5_sysctl("grow_ms", 0));
+	ASSERT_TRUE(net_keeps_full());
 	WARM_PAIR(L5, a, b);
 	w.fd = b;
 	pthread_create(&t, NULL, writer_main, &w);
