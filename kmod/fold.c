@@ -548,17 +548,18 @@ static void l5_idle_queue(struct l5_conn *conn, unsigned long pause, bool soon)
 {
 	bool queued;
 
-	/*
-	 * BH, pairs with the kernel's own barrier between the mark that a work
-	 * is not queued any more and the work: what it is to see is stored, or
-	 * it is queued again.
-	 */
-	if (soon)
+	if (soon) {
+		/*
+		 * BH, pairs with the kernel's own barrier between the mark that
+		 * a work is not queued any more and the work: what it is to see
+		 * is stored, or it is queued again.
+		 */
 		smp_mb();
-	if (soon && delayed_work_pending(&conn->drop) &&
-	    time_before_eq(READ_ONCE(conn->drop.timer.expires),
-			   jiffies + pause))
-		return;
+		if (delayed_work_pending(&conn->drop) &&
+		    time_before_eq(READ_ONCE(conn->drop.timer.expires),
+				   jiffies + pause))
+			return;
+	}
 	refcount_inc(&conn->ref);
 	if (soon)
 		queued = !mod_delayed_work(l5_drop_wq, &conn->drop, pause);
