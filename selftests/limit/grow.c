@@ -342,7 +342,7 @@ TEST_F_TIMEOUT(limit_grow, not_while_read, 120)
 	close(s);
 }
 
-/* A page that a reader has pinned keeps no other one, and goes on with them. */
+/* A page that a reader has pinned keeps no other one from being given back. */
 TEST_F_TIMEOUT(limit_grow, pinned, 120)
 {
 	enum { PINS = 3 };
