@@ -57,7 +57,9 @@
 
 /*
  * What has been done about a queued message, in its mark, which AF_UNIX does
- * not use. Once a message is L5_SEEN or more, so are all before it.
+ * not use. Once a message is L5_SEEN or more, so are all before it, and it
+ * stays so. It becomes that under the state lock and the iolock, and L5_LATE
+ * under the queue's lock alone: so that is a step from L5_UNSEEN, or none.
  */
 enum l5_seen {
 	L5_UNSEEN,
@@ -155,7 +157,7 @@ static bool l5_unix_take(struct sock *sk, struct sk_buff *skb)
 	cart->destructor = skb->destructor;
 	swap(UNIXCB(cart).fp, UNIXCB(skb).fp);
 	consume_skb(cart);
-	skb->mark = L5_TAKEN;
+	WRITE_ONCE(skb->mark, L5_TAKEN);
 	rcu_read_lock();
 	l5 = l5_owner(sk);
 	if (l5)
@@ -172,14 +174,14 @@ static int l5_unix_look_some(struct sock *sk)
 	struct scm_fp_list *fp;
 
 	skb_queue_reverse_walk(queue, skb) {
-		if (skb->mark >= L5_SEEN)
+		if (READ_ONCE(skb->mark) >= L5_SEEN)
 			break;
 		first = skb;
 	}
 	for (skb = first; skb; skb = skb_peek_next(skb, queue)) {
 		fp = UNIXCB(skb).fp;
 		if (!fp || l5_unix_harmless_all(fp))
-			skb->mark = L5_SEEN;
+			WRITE_ONCE(skb->mark, L5_SEEN);
 		else if (!l5_unix_take(sk, skb))
 			return -ENOMEM;
 		if (fp)
@@ -227,19 +229,20 @@ static bool l5_unix_note_late(struct sock *sk)
 
 	spin_lock(&queue->lock);
 	skb_queue_reverse_walk(queue, skb) {
-		listed = skb->mark == L5_LATE;
-		if (skb->mark != L5_UNSEEN)
+		u32 mark = READ_ONCE(skb->mark);
+
+		listed = mark == L5_LATE;
+		if (mark != L5_UNSEEN)
 			break;
 		/* a receiver may take the descriptors this moment */
 		if (READ_ONCE(UNIXCB(skb).fp))
 			fds = true;
 	}
 	if (fds || listed)
-		skb_queue_reverse_walk(queue, skb) {
-			if (skb->mark != L5_UNSEEN)
+		skb_queue_reverse_walk(queue, skb)
+			if (cmpxchg(&skb->mark, L5_UNSEEN, L5_LATE) !=
+			    L5_UNSEEN)
 				break;
-			skb->mark = L5_LATE;
-		}
 	spin_unlock(&queue->lock);
 	return fds && !listed;
 }
@@ -386,7 +389,8 @@ static unsigned int l5_unix_count_taken(struct sock *bsk)
 	lockdep_assert_held(&unix_sk(bsk)->lock);
 	spin_lock(&bsk->sk_receive_queue.lock);
 	skb_queue_walk(&bsk->sk_receive_queue, skb)
-		n += skb->mark == L5_TAKEN && !READ_ONCE(UNIXCB(skb).consumed);
+		n += READ_ONCE(skb->mark) == L5_TAKEN &&
+		     !READ_ONCE(UNIXCB(skb).consumed);
 	spin_unlock(&bsk->sk_receive_queue.lock);
 	return n;
 }
