@@ -82,7 +82,7 @@ static void l5_conn_drop(struct l5_sock *l5)
 	l5_rdv_cancel(l5);
 	if (l5->conn && !l5->conn->paired) {
 		l5_conn_put(l5->conn);
-		l5->conn = NULL;
+		WRITE_ONCE(l5->conn, NULL);
 	}
 }
 
@@ -124,6 +124,7 @@ static void l5_connect_overtaken(struct l5_sock *l5)
 /* Put everything in place before the first packet leaves. */
 static void l5_connect_begin(struct l5_sock *l5)
 {
+	struct l5_conn *conn;
 	enum l5_reason why;
 
 	l5_listen_settle(l5);
@@ -138,12 +139,14 @@ static void l5_connect_begin(struct l5_sock *l5)
 		if (l5->conn)
 			l5_conn_put(l5->conn);
 		l5->end = L5_CLIENT;
-		l5->conn = l5_rdv_prepare(l5);
-		if (IS_ERR(l5->conn)) {
-			why = PTR_ERR(l5->conn) == -EDQUOT ? L5_REASON_LIMIT :
-							     L5_REASON_NOMEM;
-			l5->conn = NULL;
+		conn = l5_rdv_prepare(l5);
+		if (IS_ERR(conn)) {
+			why = PTR_ERR(conn) == -EDQUOT ? L5_REASON_LIMIT :
+							 L5_REASON_NOMEM;
+			conn = NULL;
 		}
+		/* a call that is in the bootstrap looks whether there is one */
+		WRITE_ONCE(l5->conn, conn);
 	}
 	WRITE_ONCE(l5->why, why);
 	l5_set_state(l5, L5_CONNECTING, L5_REASON_NONE);

@@ -80,7 +80,7 @@ void l5_boot_use(struct l5_sock *l5)
 	l5_boot_error(l5);
 	l5_boot_borrow(l5);
 	l5_opts_push(l5);
-	if (unlikely(l5->conn) && l5_state(l5) == L5_BASE)
+	if (unlikely(READ_ONCE(l5->conn)) && l5_state(l5) == L5_BASE)
 		l5_connect_settle(l5);
 }
 

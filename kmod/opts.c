@@ -91,7 +91,8 @@ static void l5_opts_write(struct sock *sk, const struct l5_opts *old,
 	if (flags & BIT(SOCK_KEEPOPEN) && sk->sk_prot->keepalive)
 		sk->sk_prot->keepalive(sk,
 				       !!(new->flags & BIT(SOCK_KEEPOPEN)));
-	sk->sk_flags ^= flags;
+	/* other tasks look at bits of it without the lock */
+	WRITE_ONCE(sk->sk_flags, sk->sk_flags ^ flags);
 	if (old->mark != new->mark)
 		sk_dst_reset(sk);
 }

@@ -409,7 +409,7 @@ bool l5_handover_begin(struct l5_far *far)
 		if (l5->conn)
 			l5_conn_put(l5->conn);
 		refcount_inc(&far->conn->ref);
-		l5->conn = far->conn;
+		WRITE_ONCE(l5->conn, far->conn);
 	}
 	l5->end = far->end;
 	if (l5_way(far->peer_notify)->stamps)
@@ -641,7 +641,7 @@ bool l5_handover_unused(struct l5_far *far)
 		if (l5_state(l5) == L5_BASE && far->conn &&
 		    l5->conn == far->conn) {
 			l5_rdv_cancel(l5);
-			l5->conn = NULL;
+			WRITE_ONCE(l5->conn, NULL);
 			l5_conn_put(far->conn);
 		}
 		l5_far_sock_unlock(l5);
