@@ -61,8 +61,13 @@ static bool moved(struct l5_stream *c)
 	int64_t end = l5_now_ms() + RDMA_MOVE_MS;
 
 	while (!l5_stream_mapped(c)) {
-		if (errno != EAGAIN || l5_now_ms() > end)
+		if (errno != EAGAIN || l5_now_ms() > end) {
+			printf("# not moved: %s, transport %d, reason %d\n",
+			       strerror(errno),
+			       l5_getopt(l5_stream_fd(c), L5_TRANSPORT),
+			       l5_getopt(l5_stream_fd(c), L5_REASON));
 			return false;
+		}
 		usleep(1000);
 	}
 	return l5_getopt(l5_stream_fd(c), L5_TRANSPORT) == L5_TRANSPORT_RDMA;
