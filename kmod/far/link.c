@@ -141,19 +141,21 @@ static int l5_far_rx_end(struct l5_sock *l5)
 	struct l5_far *far = l5_link_far(l5->conn);
 	const struct l5_end *own = l5_own(l5);
 	struct sock *bsk = l5->boot->sk;
-	bool fin, over;
+	bool fin, over, spoilt;
 	u64 fin_pos;
 	int err;
 
 	if (test_bit(L5_END_RCV_SHUTDOWN, &own->flags))
 		return 0;
+	/* what is in the ring is of no use then, however readable */
+	spoilt = test_bit(L5_END_REVOKED, &own->flags);
 	spin_lock_bh(&far->lock);
 	fin = l5_in_fin(&far->ph);
 	over = l5_is_over(&far->ph) || far->l5 != l5;
 	fin_pos = far->fin_pos;
 	spin_unlock_bh(&far->lock);
 	/* a record that came before either, since the look that found none */
-	if (l5_ring_readable(l5))
+	if (!spoilt && l5_ring_readable(l5))
 		return -EAGAIN;
 	if (fin && fin_pos == l5_load(&own->ctrl->rx_head))
 		return 0;
@@ -162,7 +164,8 @@ static int l5_far_rx_end(struct l5_sock *l5)
 	/* TCP goes on after some errors; another task may have had this one */
 	err = sock_error(bsk);
 	l5_boot_error(l5);
-	return err ?: sock_error(&l5->sk) ?: -EAGAIN;
+	err = err ?: sock_error(&l5->sk);
+	return err ?: spoilt ? -ECONNRESET : -EAGAIN;
 }
 
 /* An end is not visible as long as there may be records on their way. */

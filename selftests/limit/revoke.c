@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -671,6 +672,34 @@ TEST_F_TIMEOUT(limit_revoke, rdma, 240)
 	ASSERT_EQ(0, say(DENY, "allow uid %d", NOBODY));
 	EXPECT_TRUE(end_stat_reaches("rdma_now", 0));
 	EXPECT_TRUE(end_stat_reaches("reserved_kb", 0));
+}
+
+/* Records that may be half written are not read, and keep no reader busy. */
+TEST_F_TIMEOUT(limit_revoke, rdma_unread, 120)
+{
+	static char b[100000];
+	struct mapping m;
+	int c, s, n, i;
+
+	if (!rdma_here())
+		SKIP(return, "no RDMA device can be made here");
+	if (getenv("L5_FULL"))
+		SKIP(return, "this end is mapped at once");
+	for (i = 0; i < 2; i++) {
+		int flags = i ? MSG_DONTWAIT : 0;
+
+		ASSERT_TRUE(rdma_pair(0, 0, &c, &s));
+		ASSERT_EQ(0, mapping_open(&m, s));
+		ASSERT_EQ(sizeof(b), send(c, b, sizeof(b), 0));
+		EXPECT_TRUE(L5_UNTIL(!ioctl(s, FIONREAD, &n) &&
+				     n == sizeof(b), 10000 * l5_slow()));
+		ASSERT_EQ(0, say(REVOKE, "inode %lu", inode_of(s)));
+		EXPECT_TRUE(L5_UNTIL(recv(s, b, sizeof(b), flags) < 0 &&
+				     errno == ECONNRESET, 10000 * l5_slow()));
+		mapping_close(&m);
+		close(c);
+		close(s);
+	}
 }
 
 /* The tool says what the files say. */
