@@ -28,6 +28,7 @@
 #include "netns.h"
 #include "pages.h"
 #include "ring.h"
+#include "spill.h"
 #include "state.h"
 
 /* Pages that a connection is sure of: ring, control and state, at both ends. */
@@ -151,6 +152,7 @@ static void l5_conn_free_rings(struct rcu_head *rcu)
 		if (end->ctrl)
 			l5_page_free(&conn->end[0].payer,
 				     virt_to_page(end->ctrl));
+		l5_spill_free(end);
 		lent = end->lent_pages;
 		for (n = 0; end->pages && n < l5_ring_period(end); n++) {
 			if (!end->pages->at[n])

@@ -88,12 +88,9 @@ static void l5_demote_places(struct l5_end *e, u64 first)
 	WRITE_ONCE(e->poor, false);
 }
 
-static int l5_demote_do(struct l5_conn *conn, int ring)
+static int l5_demote_do(struct l5_conn *conn, int ring, u64 head, u64 tail)
 {
 	struct l5_end *e = &conn->end[ring], *peer = &conn->end[!ring];
-	u64 tail = l5_load(&e->ctrl->tx_tail);
-	/* D, pairs with C */
-	u64 head = l5_load_acquire(&peer->ctrl->rx_head);
 
 	if (e->dropped || e->revoked || peer->revoked)
 		return -ENOSPC;
@@ -116,6 +113,37 @@ static int l5_demote_do(struct l5_conn *conn, int ring)
 }
 
 /**
+ * l5_ring_leave() - have processes leave a ring, with its locks held
+ * @conn: the connection
+ * @ring: the end that writes the ring
+ * @head: where its reader is
+ * @tail: where its writer is
+ *
+ * Each end that is on this host has its lock word held, and its l5_sock.lock.
+ *
+ * Context: may sleep.
+ * Return: as l5_ring_demote().
+ */
+int l5_ring_leave(struct l5_conn *conn, int ring, u64 head, u64 tail)
+{
+	struct l5_end *e = &conn->end[ring];
+	int err = -EAGAIN;
+
+	/* no task is getting pages for it that reckons with those it has */
+	if (!mutex_trylock(&e->whole_lock))
+		return err;
+	if (l5_rings_trylock(conn, -1)) {
+		err = l5_demote_do(conn, ring, head, tail);
+		l5_rings_unlock(conn);
+	}
+	mutex_unlock(&e->whole_lock);
+	/* before the words are given back */
+	if (!err)
+		l5_map_zap_ring(conn, ring);
+	return err;
+}
+
+/**
  * l5_ring_demote() - have processes leave a ring, if they have it mapped
  * @conn: the connection
  * @ring: the end that writes the ring, its tx_lock and its lock word held
@@ -129,22 +157,14 @@ int l5_ring_demote(struct l5_conn *conn, int ring)
 	struct l5_end *e = &conn->end[ring], *peer = &conn->end[!ring];
 	struct l5_sock *reader = l5_end_sock(peer);
 	int err = -EAGAIN;
+	u64 head;
 
 	/* one that is not accepted has no readers */
 	if (reader && !l5_demote_lock(reader, peer))
 		goto out;
-	/* no task is getting pages for it that reckons with those it has */
-	if (!mutex_trylock(&e->whole_lock))
-		goto unlock;
-	if (l5_rings_trylock(conn, -1)) {
-		err = l5_demote_do(conn, ring);
-		l5_rings_unlock(conn);
-	}
-	mutex_unlock(&e->whole_lock);
-	/* before the words are given back */
-	if (!err)
-		l5_map_zap_ring(conn, ring);
-unlock:
+	/* D, pairs with C */
+	head = l5_load_acquire(&peer->ctrl->rx_head);
+	err = l5_ring_leave(conn, ring, head, l5_load(&e->ctrl->tx_tail));
 	if (reader)
 		l5_demote_unlock(reader);
 out:

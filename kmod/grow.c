@@ -17,7 +17,8 @@
  *
  * A program that has set SO_SNDBUF gets what it asked for; and AF_UNIX has no
  * buffers that grow. A ring that is mapped is the kernel's alone first, since
- * processes know its length: see demote.c.
+ * processes know its length: see demote.c. One that a device writes for another
+ * host has a length for good: see spill.c.
  */
 #include <linux/jiffies.h>
 #include <linux/log2.h>
@@ -36,14 +37,25 @@
 /* So often the pause after a try in vain is twice as long as the one before. */
 #define L5_GROW_TRIES	5
 
+/**
+ * l5_ring_longest() - what may be unread of a ring, if no size was set
+ * @ln: the namespace of the end that pays
+ *
+ * Return: bytes, a power of two.
+ */
+u32 l5_ring_longest(const struct l5_net *ln)
+{
+	u32 max = READ_ONCE(ln->ring_max_kb);
+
+	return min_t(u32, rounddown_pow_of_two(max) << 10, L5_RING_MAX);
+}
+
 /* What a ring may grow to. */
 static u32 l5_grow_most(const struct l5_sock *l5)
 {
-	u32 max = READ_ONCE(l5->ln->ring_max_kb);
-
 	if (l5->sk.sk_userlocks & SOCK_SNDBUF_LOCK)
 		return 0;
-	return min_t(u32, rounddown_pow_of_two(max) << 10, L5_RING_MAX);
+	return l5_ring_longest(l5->ln);
 }
 
 /* Where the reader of a ring is, to the byte. */

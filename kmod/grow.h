@@ -5,6 +5,7 @@
 
 #include "l5.h"
 
+u32 l5_ring_longest(const struct l5_net *ln);
 void l5_ring_full(struct l5_sock *l5);
 bool l5_grow_due(struct l5_conn *conn, int ring, unsigned long after);
 void l5_grow_done(struct l5_end *e, int err);

@@ -124,6 +124,7 @@
 
 struct l5_boot_ops;
 struct l5_link_ops;
+struct l5_spill;
 struct l5_transport_ops;
 
 /* A word's bits of L5_REC_STAMP, which say that it came with L5_NOTIFY_ONE. */
@@ -220,6 +221,8 @@ struct l5_pages {
  *	were many records to count, then there until the end
  * @fold: pages of a ring that is mapped: after so many places they come again,
  *	see fold.c; 0: it never was
+ * @spill: another host writes this ring, and what is unread of it was copied,
+ *	see spill.c; NULL until then
  * @demoted: no process sees this ring any more, see demote.c; changed as
  *	@dropped, with both lock words of the ring held
  * @starved: not 0: no memory until the reader is in this page; see pages.c
@@ -279,6 +282,7 @@ struct l5_end {
 	u32 lent_pages;
 	u64 late_key;
 	struct l5_unread *unread;
+	struct l5_spill *spill;
 	bool dropped;
 	struct mutex fill_lock;
 	struct mutex whole_lock;

@@ -9,6 +9,7 @@
 #include "link.h"
 #include "poll.h"
 #include "ring.h"
+#include "spill.h"
 #include "state.h"
 #include "transport.h"
 #include "unread.h"
@@ -27,7 +28,7 @@ static bool l5_poll_readable(struct l5_sock *l5, u32 before)
 		return true;
 	/* a ring that cannot take more has all bytes it will ever have */
 	if (READ_ONCE(peer->starved) ||
-	    l5_ring_used(l5->conn, !l5->end) >= READ_ONCE(peer->size) / 4)
+	    l5_ring_used(l5->conn, !l5->end) >= l5_ring_wire(peer) / 4)
 		return true;
 	return l5_ring_holds(l5, low);
 }

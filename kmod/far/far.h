@@ -12,6 +12,7 @@
  *   ring.c      keeps the rings of both hosts alike
  *   poller.c    sends for processes that do not want to call
  *   sock.c      the socket of an end, and its lock
+ *   spill.c     makes room though a reader does not read
  *   fin.c       ends TCP's stream
  *   handover.c  takes the bytes from TCP to the rings
  *   hear.c      what the peer says
@@ -82,6 +83,7 @@ struct l5_mailbox;
 #define L5_DO_ABORT	8
 #define L5_DO_UNUSED	9
 #define L5_DO_FIN	10
+#define L5_DO_SPILL	11
 
 /* Most work requests outstanding, and those kept for messages. */
 #define L5_SQ		64
@@ -346,6 +348,15 @@ struct l5_wire_ops {
  * @room_low: bytes unread that the peer waits for
  * @ask_low: bytes unread that this end waits for
  * @close_waited: how long the end was put off for bytes not acknowledged
+ * @spilled: the reader has bytes that were copied, see spill.c; @told is good
+ * @told: the position that the peer takes for the reader's
+ * @full: the peer waits for room, and the reader is watched
+ * @full_tries: how often its bytes were to be copied, in vain
+ * @full_pos: where the reader was then, to the byte
+ * @full_since: jiffies when it was first seen there
+ * @full_last: where it was when its bytes were last copied
+ * @full_times: how often that was done where the reader stood still
+ * @spill: looks at the reader again; this and the eight before it under @lock
  * @probe_no: number after a request for room that is not complete
  * @probe_waited: for that request
  * @stuck: the device has not even failed that request
@@ -406,6 +417,15 @@ struct l5_far {
 	unsigned int peer_arms;
 	u32 room_low;
 	u32 ask_low;
+	bool spilled;
+	bool full;
+	u8 full_tries;
+	u8 full_times;
+	u64 told;
+	u64 full_pos;
+	unsigned long full_since;
+	u64 full_last;
+	struct delayed_work spill;
 	u32 probe_no;
 	struct l5_waited probe_waited;
 	bool stuck;
@@ -542,6 +562,7 @@ void l5_far_say(struct l5_far *far, u32 type, u32 arg, u64 pos);
 bool l5_far_wakes(struct l5_far *far);
 
 /* record.c */
+void *l5_far_at(struct l5_end *ring, u64 pos);
 u64 *l5_far_word(struct l5_end *ring, u64 pos);
 u64 l5_far_header(struct l5_far *far, u64 pos);
 void l5_far_got_wake(struct l5_far *far);
@@ -552,6 +573,8 @@ const struct l5_way_ops *l5_way(u8 notify);
 bool l5_far_post(struct l5_far *far, u64 tail);
 
 /* ring.c */
+u64 l5_far_head(const struct l5_far *far);
+u64 l5_far_head_last(const struct l5_far *far);
 void l5_far_ask_room(struct l5_far *far, u32 low);
 void l5_far_room(struct l5_far *far);
 void l5_far_probe(struct l5_far *far);
@@ -574,6 +597,13 @@ bool l5_far_sock_lock(struct l5_far *far, struct l5_sock **found);
 void l5_far_sock_unlock(struct l5_sock *l5);
 bool l5_tcp_broken(const struct sock *bsk);
 int l5_far_rx_lost(struct l5_sock *l5, struct l5_far *far);
+
+/* spill.c */
+void l5_spill_asked(struct l5_far *far);
+void l5_spill_freed(struct l5_far *far, u64 head);
+bool l5_spill_work(struct l5_far *far);
+void l5_spill_init(struct l5_far *far);
+void l5_spill_stop(struct l5_far *far);
 
 /* fin.c */
 void l5_fin_wait(struct l5_sock *l5);

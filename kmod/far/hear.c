@@ -48,6 +48,7 @@ static void l5_got_room_arm(struct l5_far *far, u64 tail, u32 low)
 	/* E and F: the wait word, then the head; the reader the other way */
 	l5_wait_arm(&peer->ctrl->tx_wait);
 	l5_far_room(far);
+	l5_spill_asked(far);
 	spin_unlock(&far->lock);
 }
 
@@ -123,7 +124,8 @@ static void l5_got_header(struct l5_far *far, u64 pos, u32 len)
 {
 	struct l5_end *ring = &far->conn->end[!far->end];
 
-	if (!len || len > l5_rec_max(ring->size) || pos & (L5_HDR - 1)) {
+	if (!len || len > l5_rec_max(READ_ONCE(ring->size)) ||
+	    pos & (L5_HDR - 1)) {
 		l5_far_dead(far, EPROTO);
 		return;
 	}

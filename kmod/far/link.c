@@ -87,7 +87,11 @@ static void l5_far_bell(struct l5_conn *conn)
 
 static void l5_far_freed(struct l5_sock *l5)
 {
-	if (l5_wait_armed(&l5_peer(l5)->ctrl->tx_wait))
+	/* F, also with BI in l5_spill_try(): the head, then any waiter */
+	bool armed = l5_wait_armed(&l5_peer(l5)->ctrl->tx_wait);
+
+	l5_spill_freed(l5_link_far(l5->conn), l5_own(l5)->cons.head);
+	if (armed)
 		l5_far_bell(l5->conn);
 }
 

@@ -6,16 +6,30 @@
 #include "far.h"
 
 /**
+ * l5_far_at() - find the byte at a position of a ring that is whole
+ * @ring: the ring
+ * @pos: the position, any
+ *
+ * Context: softirqs off, which keeps the page, see ../spill.c.
+ */
+void *l5_far_at(struct l5_end *ring, u64 pos)
+{
+	/* N, pairs with O: the array, then the page, then what is in it */
+	struct l5_pages *pages = smp_load_acquire(&ring->pages);
+	struct page *page =
+		smp_load_acquire(&pages->at[(pos >> PAGE_SHIFT) & pages->mask]);
+
+	return page_address(page) + offset_in_page(pos);
+}
+
+/**
  * l5_far_word() - find a word of a ring that is whole
  * @ring: the ring
  * @pos: position of the word
  */
 u64 *l5_far_word(struct l5_end *ring, u64 pos)
 {
-	u32 off = pos & (ring->size - 1) & ~(L5_HDR - 1);
-
-	return page_address(ring->pages->at[off >> PAGE_SHIFT]) +
-	       offset_in_page(off);
+	return l5_far_at(ring, pos & ~(u64)(L5_HDR - 1));
 }
 
 /**

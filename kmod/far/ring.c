@@ -40,6 +40,29 @@
 #include "far.h"
 
 /**
+ * l5_far_head() - where the peer is to take the reader to be
+ * @far: of this end, its lock held
+ */
+u64 l5_far_head(const struct l5_far *far)
+{
+	lockdep_assert_held(&far->lock);
+	return far->spilled ? far->told :
+	       l5_load(&far->conn->end[far->end].ctrl->rx_head);
+}
+
+/**
+ * l5_far_head_last() - the same, for an end that reads no more
+ * @far: of this end, its lock held
+ */
+u64 l5_far_head_last(const struct l5_far *far)
+{
+	u64 head = l5_load(&far->conn->end[far->end].ctrl->rx_head);
+
+	lockdep_assert_held(&far->lock);
+	return far->spilled && (s64)(far->told - head) > 0 ? far->told : head;
+}
+
+/**
  * l5_far_ask_room() - ask for room before there is none
  * @far: of this end, its lock held
  * @low: bytes unread that leave as much room as a waiter needs
@@ -86,8 +109,7 @@ void l5_far_probe(struct l5_far *far)
 static void l5_far_bye(struct l5_far *far, enum l5_far_out last)
 {
 	if (l5_out_closing(&far->ph) && l5_out_to(&far->ph, last))
-		l5_far_say(far, L5_MSG_CLOSE, 0,
-			   l5_load(&far->conn->end[far->end].ctrl->rx_head));
+		l5_far_say(far, L5_MSG_CLOSE, 0, l5_far_head_last(far));
 }
 
 /**
@@ -146,12 +168,10 @@ bool l5_far_flushed(const struct l5_far *far)
  */
 void l5_far_room(struct l5_far *far)
 {
-	struct l5_end *own = &far->conn->end[far->end];
 	struct l5_end *peer = &far->conn->end[!far->end];
-	u64 head;
+	u64 head = l5_far_head(far);
 
 	lockdep_assert_held(&far->lock);
-	head = l5_load(&own->ctrl->rx_head);
 	if ((s64)(l5_load(&peer->ctrl->tx_tail) - head) > (s64)far->room_low)
 		return;
 	if (!l5_load(&peer->ctrl->tx_wait) || !l5_far_sends(far))

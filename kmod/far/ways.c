@@ -33,7 +33,7 @@ static u64 l5_records_span(struct l5_end *ring, u64 pos, u64 end, u64 tail)
 
 	while (end != tail) {
 		hdr = l5_load(l5_far_word(ring, end));
-		if (!l5_rec_valid(ring->size, hdr))
+		if (!l5_rec_valid(READ_ONCE(ring->size), hdr))
 			break;
 		next = end + l5_rec_size((u32)hdr);
 		if (next - pos > L5_IMM_SPAN || (s64)(next - tail) > 0)
@@ -150,7 +150,7 @@ static void l5_imm_got(struct l5_far *far, u32 len)
 	struct l5_end *ring = &far->conn->end[!far->end];
 	u64 pos = far->imm_pos, end;
 
-	if (!len || len > l5_rec_max(ring->size)) {
+	if (!len || len > l5_rec_max(READ_ONCE(ring->size))) {
 		l5_far_dead(far, EPROTO);
 		return;
 	}
@@ -208,11 +208,9 @@ static void l5_send_got(struct l5_far *far, const struct l5_msg *msg)
 	u32 len = msg->arg;
 
 	while (len) {
-		u32 off = pos & (ring->size - 1);
-		u32 part = min_t(u32, len, PAGE_SIZE - offset_in_page(off));
+		u32 part = min_t(u32, len, PAGE_SIZE - offset_in_page(pos));
 
-		memcpy(page_address(ring->pages->at[off >> PAGE_SHIFT]) +
-		       offset_in_page(off), from, part);
+		memcpy(l5_far_at(ring, pos), from, part);
 		pos += part;
 		from += part;
 		len -= part;

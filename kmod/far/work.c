@@ -22,6 +22,8 @@ static void l5_far_try(struct l5_far *far, unsigned long todo)
 		l5_far_put_off(far, L5_DO_ABORT);
 	if (todo & BIT(L5_DO_FIN) && !l5_fin_work(far))
 		l5_far_put_off(far, L5_DO_FIN);
+	if (todo & BIT(L5_DO_SPILL) && !l5_spill_work(far))
+		l5_far_put_off(far, L5_DO_SPILL);
 	if (todo & BIT(L5_DO_UNUSED) && !l5_handover_unused(far))
 		l5_far_put_off(far, L5_DO_UNUSED);
 }
@@ -75,6 +77,7 @@ static void l5_far_end(struct l5_far *far)
 {
 	far->ended = true;
 	l5_far_in_time(far);
+	l5_spill_stop(far);
 	spin_lock_bh(&far->lock);
 	l5_link_to(&far->ph, L5_LINK_DEAD);
 	spin_unlock_bh(&far->lock);
@@ -88,6 +91,7 @@ static void l5_far_end(struct l5_far *far)
 	far->wire->destroy(far);
 	/* nothing asks for another look any more */
 	l5_far_in_time(far);
+	l5_spill_stop(far);
 	l5_mailbox_put_slot(far);
 	l5_far_try(far, BIT(L5_DO_UNUSED));
 }
@@ -150,6 +154,7 @@ void l5_far_init(struct l5_far *far, struct l5_net *ln,
 {
 	far->wire = wire;
 	l5_life_init(far, l5_far_work);
+	l5_spill_init(far);
 	spin_lock_init(&far->lock);
 	INIT_LIST_HEAD(&far->poll_node);
 	init_waitqueue_head(&far->wait);

@@ -26,6 +26,7 @@
 #include "../../kmod/far/ways.c"
 #include "../../kmod/far/ring.c"
 #include "../../kmod/far/sock.c"
+#include "../../kmod/far/spill.c"
 #include "../../kmod/far/fin.c"
 #include "../../kmod/far/handover.c"
 #include "../../kmod/far/hear.c"
@@ -37,6 +38,8 @@
 #define TOKENS		64
 /* time passes so often, then the run hangs */
 #define PATIENCE	3000
+/* of a ring whose bytes were copied */
+#define PLACES		64
 /* no run needs a tenth of these */
 #define STEPS_MAX	5000000
 
@@ -51,7 +54,7 @@ struct arrival {
 /* What may be done next. */
 enum step {
 	SEND, RECEIVE, SHUT, CLOSE, LAND, HANDLE, COMPLETE, FLUSH, BYTES, WORK,
-	EXPIRE, AGAIN, STEPS
+	EXPIRE, AGAIN, LOOK, STEPS
 };
 
 struct host {
@@ -69,7 +72,12 @@ struct host {
 	struct page page[2][4];
 	u64 pages[2][sizeof(struct l5_pages) / 8 + 4];
 	u8 *ring[2];
-	u8 msgs[L5_SQ * sizeof(struct l5_msg)];
+	/* the ring that it reads, and what was copied of it */
+	u32 size;
+	u64 longer[sizeof(struct l5_pages) / 8 + PLACES];
+	u64 from, to;
+	bool copied;
+	u8 msgs[L5_SQ * sizeof(struct l5_msg)] __aligned(8);
 
 	/* on the wire, from here */
 	struct l5_wr sq[L5_SQ];
@@ -90,6 +98,7 @@ struct host {
 
 	/* the program */
 	u32 total, sent, got;
+	u32 reads_at;	/* it reads nothing before it has sent so much */
 	bool inside, shut, eof, fin_read, tx_sleep, rx_sleep;
 	bool orderly;	/* it sends no more, and took nothing back */
 	int err;
@@ -100,6 +109,8 @@ static bool wire_dead, may_die, early, verbose, trace;
 /* one of the programs reads no more, and for long there is nothing to do */
 static bool deaf;
 static unsigned long quiet;
+/* the programs send much before they read */
+static bool greedy;
 /* how often the machine yet stands still, while the clock goes on */
 static u32 halts;
 static bool stood;
@@ -373,8 +384,7 @@ static void ring_receive(struct host *h)
 	}
 	if (ret) {
 		for (i = 0; !forger && i < c->len; i++)
-			must(h->ring[p->l5.end][(c->head + L5_HDR + i) &
-						(ring->size - 1)] ==
+			must(*(u8 *)l5_far_at(ring, c->head + L5_HDR + i) ==
 			     byte_at(p, h->got++));
 		l5_cons_take(c, own->ctrl, c->len);
 		h->l5.conn->link->freed(&h->l5);
@@ -445,7 +455,7 @@ static void close_it(struct host *h)
 
 static const char *const names[STEPS] = {
 	"send", "receive", "shut down", "close", "land", "handle", "complete",
-	"flush", "TCP arrives", "work", "expire", "again"
+	"flush", "TCP arrives", "work", "expire", "again", "look"
 };
 
 static bool is_quiet(void)
@@ -464,7 +474,8 @@ static bool can(struct host *h, enum step step)
 		return h->open && !h->tx_sleep &&
 		       (h->inside || (!tx_over(h) && h->sent < h->total));
 	case RECEIVE:
-		return h->open && !h->rx_sleep && !h->eof && !h->err;
+		return h->open && !h->rx_sleep && !h->eof && !h->err &&
+		       (h->sent >= h->reads_at || tx_over(h));
 	case SHUT:
 		return h->open && !h->shut && !h->inside &&
 		       (h->sent == h->total || tx_over(h));
@@ -491,6 +502,9 @@ static bool can(struct host *h, enum step step)
 	case AGAIN:
 		return h->far.again.work.queued &&
 		       time_after_eq(jiffies, h->far.again.due);
+	case LOOK:
+		return h->far.spill.work.queued &&
+		       time_after_eq(jiffies, h->far.spill.due);
 	default:
 		return false;
 	}
@@ -573,6 +587,9 @@ static void take(struct host *h, enum step step)
 	case AGAIN:
 		run_work(&h->far.again.work);
 		break;
+	case LOOK:
+		run_work(&h->far.spill.work);
+		break;
 	default:
 		break;
 	}
@@ -597,7 +614,7 @@ static void nobody_waits(struct host *h)
 {
 	struct host *p = peer_of(h);
 	struct l5_end *own = &h->conn.end[h->l5.end];
-	u64 tail = own->ctrl->tx_tail;
+	u64 head = p->ctrl[p->l5.end].rx_head, tail = own->ctrl->tx_tail;
 
 	if (!h->open || wire_dead || forger)
 		return;
@@ -606,8 +623,11 @@ static void nobody_waits(struct host *h)
 	if (l5_out_acked(&h->far.ph))
 		must(h->far.sent == tail);
 	if (h->tx_sleep)
-		must(tail - p->ctrl[p->l5.end].rx_head >
+		must(tail - (p->far.spilled ? p->far.told : head) >
 		     l5_room_low(own->size));
+	/* a reader that passed the copies has that seen to */
+	if (p->open && p->far.spilled && (s64)(head - p->far.told) >= 0)
+		must(p->far.spill.work.queued);
 }
 
 static bool all_over(void)
@@ -631,6 +651,9 @@ static void pass_time(void)
 		if (far->again.work.queued &&
 		    (!next || time_after(next, far->again.due)))
 			next = far->again.due;
+		if (far->spill.work.queued &&
+		    (!next || time_after(next, far->spill.due)))
+			next = far->spill.due;
 	}
 	if (is_quiet() && (!next || time_after(next, quiet)))
 		next = quiet;
@@ -646,6 +669,7 @@ static void begin(struct host *h, u8 notify, u8 peer_notify)
 	struct arrival *rq = h->rq;
 	u32 size, e, i;
 
+	copies_end(h);
 	for (e = 0; e < 2; e++)
 		free(h->ring[e]);
 	memset(h, 0, sizeof(*h));
@@ -665,6 +689,8 @@ static void begin(struct host *h, u8 notify, u8 peer_notify)
 	h->ln.stats = &h->stats;
 	h->ln.rdma_timeout_ms = 7000;
 	h->ln.rdma_notify = notify;
+	h->ln.grow_ms = greedy || rnd(2) ? 200 : 0;
+	h->size = size;
 	h->open = true;
 	for (e = 0; e < 2; e++) {
 		struct l5_end *end = &h->conn.end[e];
@@ -682,6 +708,11 @@ static void begin(struct host *h, u8 notify, u8 peer_notify)
 	}
 	h->base = rnd(2) ? -rnd(100) : rnd(1000);
 	h->total = rnd(4) ? rnd(rnd(3) ? 12000 : 3 * size) : rnd(3);
+	/* of one page nothing can be copied: its writer is in it */
+	if (greedy && size > PAGE_SIZE) {
+		h->total = size + rnd(3 * size);
+		h->reads_at = rnd(2) ? h->total : rnd(h->total + 1);
+	}
 	h->bsk.write_seq = h->base;
 	refcount_set(&h->conn.ref, h->l5.end ? 1 : 2);
 	h->l5.conn = h->l5.end ? NULL : &h->conn;
@@ -777,6 +808,7 @@ static void run(void)
 	deaf = !may_die && !rnd(8);
 	quiet = 0;
 	halts = rnd(8) ? 0 : 3;
+	greedy = !forger && !rnd(6);
 	stood = false;
 	die_host = rnd(2);
 	die_out = rnd(L5_OUT_MAX);

@@ -76,6 +76,7 @@ typedef __u32 __poll_t;
 #define WRITE_ONCE(x, v)	((void)(*(volatile __typeof__(x) *)&(x) = (v)))
 #define smp_load_acquire(p)	READ_ONCE(*(p))
 #define smp_store_release(p, v)	WRITE_ONCE(*(p), v)
+#define smp_mb()		do { } while (0)
 #define smp_rmb()		do { } while (0)
 #define smp_mb__after_atomic()	do { } while (0)
 #define xchg(p, v)	({				\
@@ -204,6 +205,8 @@ extern unsigned long jiffies;
 bool queue_work(struct workqueue_struct *wq, struct work_struct *w);
 bool queue_delayed_work(struct workqueue_struct *wq, struct delayed_work *w,
 			unsigned long delay);
+bool mod_delayed_work(struct workqueue_struct *wq, struct delayed_work *w,
+		      unsigned long delay);
 bool cancel_delayed_work(struct delayed_work *w);
 #define flush_workqueue(wq)	do { } while (0)
 #define call_rcu(head, f)	f(head)

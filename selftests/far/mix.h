@@ -14,7 +14,7 @@ enum kind {
 	MOVED_WHOLE, MOVED_IN_PART, STAYED, CLOSED_EARLY, RESET, ERROR,
 	DIED_ASKING, DIED_TCP, DIED_UNUSED, DIED_CUT, DIED_RINGS, DIED_FIN,
 	DIED_CLOSED, WAY_TWO, WAY_ONE, WAY_IMM, WAY_SEND, AROUND, FORGED, STOOD,
-	KINDS
+	COPIED, KINDS
 };
 
 static const struct {
@@ -41,6 +41,7 @@ static const struct {
 	[AROUND]	= { "a ring was filled more than once", 100 },
 	[FORGED]	= { "an end moved, and its program forged", 10 },
 	[STOOD]		= { "the machine stood still, and an end moved", 50 },
+	[COPIED]	= { "what a reader did not read was copied", 20 },
 };
 
 static unsigned int mix[KINDS];
@@ -94,6 +95,7 @@ static void mix_run(void)
 	for (i = 0; i < 2; i++)
 		if (hosts[i].l5.state == L5_RINGS && hosts[i].far.sent)
 			mix[WAY_TWO + hosts[i].far.notify]++;
+	mix[COPIED] += a->copied || b->copied;
 	mix[AROUND] += mix_around(a) || mix_around(b);
 }
 

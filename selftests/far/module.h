@@ -20,6 +20,13 @@ bool queue_delayed_work(struct workqueue_struct *wq, struct delayed_work *w,
 	return true;
 }
 
+bool mod_delayed_work(struct workqueue_struct *wq, struct delayed_work *w,
+		      unsigned long delay)
+{
+	w->due = jiffies + delay;
+	return xchg(&w->work.queued, true);
+}
+
 bool cancel_delayed_work(struct delayed_work *w)
 {
 	return xchg(&w->work.queued, false);
@@ -124,6 +131,91 @@ u64 l5_ring_seen(struct l5_sock *l5, u64 from)
 			return pos;
 		pos += l5_rec_size((u32)hdr);
 	}
+}
+
+/* As kmod/spill.c. The copies up to a page's number are of no more use. */
+static void copies_back(struct host *h, u64 to)
+{
+	struct l5_end *ring = &h->conn.end[!h->l5.end];
+	struct page **at;
+
+	for (; h->from < h->to && h->from < to; h->from++) {
+		at = &ring->pages->at[h->from & ring->pages->mask];
+		memset((*at)->at, 0xee, PAGE_SIZE);
+		free((*at)->at);
+		free(*at);
+		*at = &h->page[!h->l5.end][h->from % (h->size / PAGE_SIZE)];
+	}
+}
+
+static void copies_end(struct host *h)
+{
+	copies_back(h, h->to);
+}
+
+static void copies_begin(struct host *h)
+{
+	struct l5_end *ring = l5_peer(&h->l5);
+	struct l5_pages *pages = (struct l5_pages *)h->longer;
+	u32 i;
+
+	pages->mask = PLACES - 1;
+	for (i = 0; i < PLACES; i++)
+		pages->at[i] = &h->page[!h->l5.end][i % (h->size / PAGE_SIZE)];
+	ring->pages = pages;
+	ring->size = PLACES * PAGE_SIZE;
+	h->copied = true;
+}
+
+static void copy_page(struct host *h, u64 number, u64 head)
+{
+	struct l5_end *ring = l5_peer(&h->l5);
+	struct page **at = &ring->pages->at[number & ring->pages->mask];
+	u32 off = number == head >> PAGE_SHIFT ? offset_in_page(head) : 0;
+	struct page *page = malloc(sizeof(*page));
+
+	page->at = malloc(PAGE_SIZE);
+	memset(page->at, 0xee, PAGE_SIZE);
+	memcpy(page->at + off, (*at)->at + off, PAGE_SIZE - off);
+	*at = page;
+}
+
+/* Locks are held, and memory is short, at times. */
+int l5_ring_spill(struct l5_sock *l5, u64 told, u32 low, u64 *to)
+{
+	struct host *h = container_of(l5, struct host, l5);
+	u64 head = l5_own(l5)->ctrl->rx_head, tail = l5_ring_seen(l5, 0), last;
+
+	must(l5->lock.held && !h->far.lock.held);
+	if (tail - told <= min(low, l5_room_low(h->size)))
+		return -EBUSY;
+	if (!rnd(4))
+		return -EAGAIN;
+	if (!h->copied)
+		copies_begin(h);
+	copies_back(h, head >> PAGE_SHIFT);
+	if (h->from == h->to)
+		h->from = h->to = head >> PAGE_SHIFT;
+	last = min((tail - 1) >> PAGE_SHIFT,
+		   h->from + PLACES - h->size / PAGE_SIZE);
+	if (!rnd(4))
+		last = min(last, h->to + 1);
+	while (h->to < last)
+		copy_page(h, h->to++, head);
+	*to = h->to << PAGE_SHIFT;
+	return *to > told ? 0 : -ENOSPC;
+}
+
+int l5_ring_unspill(struct l5_sock *l5)
+{
+	struct host *h = container_of(l5, struct host, l5);
+
+	if (l5_own(l5)->ctrl->rx_head >> PAGE_SHIFT < h->to)
+		return -EBUSY;
+	if (!rnd(4))
+		return -EAGAIN;
+	copies_back(h, h->to);
+	return 0;
 }
 
 u32 l5_ring_extent(const struct l5_sock *l5)

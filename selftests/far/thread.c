@@ -44,6 +44,7 @@
 
 #include "../../kmod/bootstrap.h"
 #include "../../kmod/far/far.h"
+#include "wr.h"
 
 /* Messages that have come and were not handled, of an end. */
 #define L5_TH_RQ	16
@@ -79,6 +80,7 @@ struct l5_th_msg {
  * @net: its namespace, which stays as long as the wire does
  * @node: among the clients that wait for accept()
  * @wire: NULL until the server is accepted
+ * @device: the pages of the peer's ring, as an adapter is given them
  * @sq: what it has posted, by number
  * @last: number after the last of them
  * @first: the first that has not landed
@@ -100,6 +102,7 @@ struct l5_th_end {
 	struct net *net;
 	struct list_head node;
 	struct l5_wire *wire;
+	struct l5_pages *device;
 	struct l5_wr sq[L5_SQ];
 	u32 last;
 	u32 first;
@@ -178,16 +181,6 @@ static void l5_th_kick(struct l5_wire *wire)
 
 /* What lands */
 
-static u32 l5_wr_len(const struct l5_wr *w)
-{
-	u32 len = 0;
-	int i;
-
-	for (i = 0; i < w->n; i++)
-		len += w->seg[i].len;
-	return len;
-}
-
 /* The word of a request that is @at bytes behind its beginning. */
 static u64 l5_wr_word(const struct l5_th_end *e, const struct l5_wr *w, u32 at)
 {
@@ -206,7 +199,6 @@ static bool l5_th_write(struct l5_wire *wire, struct l5_th_end *from,
 			const struct l5_wr *w)
 {
 	struct l5_th_end *to = wire->end[!from->far.end];
-	struct l5_end *ring = &to->far.conn->end[from->far.end];
 	u32 words = l5_wr_len(w) / L5_HDR, upto;
 
 	/* L5_NOTIFY_ONE is only used where the words land in their order */
@@ -216,9 +208,11 @@ static bool l5_th_write(struct l5_wire *wire, struct l5_th_end *from,
 	upto = min(from->part + 1 + l5_th_rnd(wire, words), words);
 	for (; from->part < upto; from->part++) {
 		u32 n = from->back ? words - 1 - from->part : from->part;
+		u32 off = w->off + n * L5_HDR;
+		void *page = page_address(to->device->at[off >> PAGE_SHIFT]);
 
 		/* after all that landed before */
-		smp_store_release(l5_far_word(ring, w->off + n * L5_HDR),
+		smp_store_release((u64 *)(page + offset_in_page(off)),
 				  l5_wr_word(from, w, n * L5_HDR));
 	}
 	return from->part == words;
@@ -487,6 +481,7 @@ static int l5_th_post(struct l5_far *far, const struct l5_wr *w, int n)
 static int l5_th_make(struct l5_th_end *e, struct l5_conn *conn)
 {
 	struct l5_far *far = &e->far;
+	int err;
 
 	if (!l5_remote_charge(&far->payer, far->ln))
 		return -EDQUOT;
@@ -495,7 +490,9 @@ static int l5_th_make(struct l5_th_end *e, struct l5_conn *conn)
 	if (!far->msgs)
 		return -ENOMEM;
 	l5_conn_fix(conn, e->wire->size[L5_CLIENT], e->wire->size[L5_SERVER]);
-	return l5_ring_populate(conn, 0, 0, L5_FOLD_WHOLE);
+	err = l5_ring_populate(conn, 0, 0, L5_FOLD_WHOLE);
+	e->device = conn->end[!far->end].pages;
+	return err;
 }
 
 static u8 l5_th_way(struct l5_wire *wire, u8 wish)

@@ -5,6 +5,8 @@
 #ifndef L5_TEST_WIRE_H
 #define L5_TEST_WIRE_H
 
+#include "wr.h"
+
 static u8 wr_byte(const struct host *h, const struct l5_wr *w, u32 i)
 {
 	const struct l5_seg *s = w->seg;
@@ -14,16 +16,6 @@ static u8 wr_byte(const struct host *h, const struct l5_wr *w, u32 i)
 	while (i >= s->len)
 		i -= s++->len;
 	return s->ring ? h->ring[h->l5.end][s->off + i] : h->msgs[s->off + i];
-}
-
-static u32 wr_len(const struct l5_wr *w)
-{
-	u32 len = 0;
-	int i;
-
-	for (i = 0; i < w->n; i++)
-		len += w->seg[i].len;
-	return len;
 }
 
 /* Bytes that go inline are taken now, others when they leave. */
@@ -37,7 +29,7 @@ static int wire_post(struct l5_far *far, const struct l5_wr *w, int n)
 		u32 slot = w->seq % L5_SQ;
 
 		must(h->last - h->first < L5_SQ && w->seq == h->last);
-		len = wr_len(w);
+		len = l5_wr_len(w);
 		h->inl[slot] = false;
 		for (i = 0; len <= sizeof(h->bytes[0]) && i < len; i++)
 			h->bytes[slot][i] = wr_byte(h, w, i);
@@ -59,7 +51,7 @@ static void arrive(struct host *to, const struct host *from,
 	must(to->rq_last - to->rq_first <= ARRIVALS);
 	a->imm = w->op == L5_WR_WRITE_IMM;
 	a->data = w->imm;
-	a->len = a->imm ? 0 : wr_len(w);
+	a->len = a->imm ? 0 : l5_wr_len(w);
 	for (i = 0; i < a->len; i++)
 		((u8 *)a->bytes)[i] = wr_byte(from, w, i);
 }
@@ -81,10 +73,10 @@ static void land(struct host *h)
 {
 	const struct l5_wr *w = &h->sq[h->first % L5_SQ];
 	struct host *p = peer_of(h);
-	u32 words = wr_len(w) / L5_HDR, n;
+	u32 words = l5_wr_len(w) / L5_HDR, n;
 
 	if (w->op != L5_WR_SEND) {
-		must(wr_len(w) % L5_HDR == 0 && words);
+		must(l5_wr_len(w) % L5_HDR == 0 && words);
 		if (!h->part)
 			h->back = h->far.notify != L5_NOTIFY_ONE && rnd(2);
 		n = min(h->part + 1 + rnd(words), words);
