@@ -276,7 +276,8 @@ err_drop_wq:
 	destroy_workqueue(l5_drop_wq);
 err_wq:
 	destroy_workqueue(l5_wq);
-	return err;
+	/* to a loader EEXIST says that the module is there already */
+	return err == -EEXIST ? -EBUSY : err;
 }
 
 static void __exit l5_exit(void)
