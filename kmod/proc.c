@@ -14,6 +14,7 @@
 #include "proc.h"
 #include "revoke.h"
 #include "ring.h"
+#include "spill.h"
 
 /* /proc/net/l5_stat */
 
@@ -125,7 +126,7 @@ static int l5_seq_show(struct seq_file *seq, void *v)
 		tx = l5_ring_used(l5->conn, l5->end);
 		rx = l5_ring_used(l5->conn, !l5->end);
 		tx_size = READ_ONCE(own->size);
-		rx_size = READ_ONCE(peer->size);
+		rx_size = l5_ring_wire(peer);
 	}
 	seq_printf(seq, "%llu %u %s %s %s %s %u %u %u %u",
 		   (u64)sock_i_ino(&l5->sk),

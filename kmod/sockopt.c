@@ -14,6 +14,7 @@
 #include "opts.h"
 #include "ring.h"
 #include "sockopt.h"
+#include "spill.h"
 #include "state.h"
 #include "transport.h"
 
@@ -267,7 +268,7 @@ static void l5_get_info(struct l5_sock *l5, struct l5_info *info)
 	own = l5_own(l5);
 	peer = l5_peer(l5);
 	info->tx_size = READ_ONCE(own->size);
-	info->rx_size = READ_ONCE(peer->size);
+	info->rx_size = l5_ring_wire(peer);
 	info->tx_used = l5_ring_used(l5->conn, l5->end);
 	info->rx_used = l5_ring_used(l5->conn, !l5->end);
 	info->tx_bytes = l5_load(&own->ctrl->tx_bytes);
