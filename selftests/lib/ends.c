@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/wait.h>
@@ -522,6 +523,46 @@ bool capture_stop(struct capture *c)
 	ret = getsockopt(c->fd, SOL_PACKET, PACKET_STATISTICS, &st, &slen);
 	close(c->fd);
 	return !ret && !st.tp_drops;
+}
+
+size_t end_put_polled(int fd, uint64_t pos, size_t most, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	static char buf[50000];
+	size_t done = 0;
+	ssize_t n;
+
+	while (done < most && poll(&p, 1, ms) == 1) {
+		n = most - done < sizeof(buf) ? most - done : sizeof(buf);
+		l5_fill(buf, n, pos + done);
+		n = send(fd, buf, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno != EAGAIN)
+			break;
+		if (n > 0)
+			done += n;
+	}
+	return done;
+}
+
+int end_echo(int fd)
+{
+	static char buf[65536];
+	ssize_t n, at, put;
+
+	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0)
+		for (at = 0; at < n; at += put) {
+			put = send(fd, buf + at, n - at, MSG_NOSIGNAL);
+			if (put <= 0)
+				return 1;
+		}
+	return n ? 2 : 0;
+}
+
+int end_unread(int fd)
+{
+	int n;
+
+	return ioctl(fd, FIONREAD, &n) ? -1 : n;
 }
 
 long end_splice_send(int fd, const void *b, long n)

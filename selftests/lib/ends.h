@@ -62,6 +62,22 @@ bool end_get(int fd, size_t n, uint64_t pos);
  */
 int64_t end_drain(int fd, uint64_t pos, int *err);
 
+/*
+ * Send bytes of the stream from @pos on, whenever poll() says that there is
+ * room: how many were taken before it says for @ms that there is none; @most at
+ * most.
+ */
+size_t end_put_polled(int fd, uint64_t pos, size_t most, int ms);
+
+/*
+ * Send back what comes, each piece before the next one is read, until the end.
+ * 0, 1 if a send failed, 2 if a receive did.
+ */
+int end_echo(int fd);
+
+/* FIONREAD, or -1. */
+int end_unread(int fd);
+
 /* Send, or receive, once by a pipe or from a file: bytes, or -1. */
 long end_splice_send(int fd, const void *b, long n);
 long end_splice_recv(int fd, void *b, long n);

@@ -33,11 +33,9 @@
 
 LIMIT_FIXTURE(limit_grow)
 
-/* Send back what comes, each piece before the next one is read. */
+/* A process that sends back what comes, with its own end alone. */
 static pid_t echo(int s, int other)
 {
-	static char buf[65536];
-	ssize_t n, at, put;
 	pid_t pid;
 
 	fflush(NULL);
@@ -45,13 +43,7 @@ static pid_t echo(int s, int other)
 	if (pid)
 		return pid;
 	close(other);
-	while ((n = recv(s, buf, sizeof(buf), 0)) > 0)
-		for (at = 0; at < n; at += put) {
-			put = send(s, buf + at, n - at, MSG_NOSIGNAL);
-			if (put <= 0)
-				_exit(1);
-		}
-	_exit(n ? 2 : 0);
+	_exit(end_echo(s));
 }
 
 static void echoes(struct __test_metadata *_metadata, int c, int s)
@@ -86,13 +78,6 @@ TEST_F_TIMEOUT(limit_grow, echo, 120)
 	echoes(_metadata, c, s);
 }
 
-static int unread(int fd)
-{
-	int n;
-
-	return ioctl(fd, FIONREAD, &n) ? -1 : n;
-}
-
 /* A writer that waits for room uses what there is, if it is not little. */
 TEST_F_TIMEOUT(limit_grow, no_room_lost, 120)
 {
@@ -106,11 +91,11 @@ TEST_F_TIMEOUT(limit_grow, no_room_lost, 120)
 	ASSERT_LE(0, pid);
 	if (!pid)
 		_exit(!end_put(c, all, 0));
-	EXPECT_TRUE(L5_UNTIL(unread(s) > (4 << 20) - (200 << 10), SOON));
+	EXPECT_TRUE(L5_UNTIL(end_unread(s) > (4 << 20) - (200 << 10), SOON));
 	/* a reader that takes less than half, and then waits for the rest */
 	ASSERT_TRUE(end_get(s, some, 0));
-	EXPECT_TRUE(L5_UNTIL(unread(s) > (4 << 20) - (200 << 10), SOON)) {
-		TH_LOG("%d", unread(s));
+	EXPECT_TRUE(L5_UNTIL(end_unread(s) > (4 << 20) - (200 << 10), SOON)) {
+		TH_LOG("%d", end_unread(s));
 	}
 	EXPECT_TRUE(end_get(s, all - some, some));
 	EXPECT_EQ(0, l5_reap(pid));
@@ -118,32 +103,9 @@ TEST_F_TIMEOUT(limit_grow, no_room_lost, 120)
 	close(s);
 }
 
-/*
- * How much of a stream is taken, from a position on, before poll() says for so
- * long that there is no room?
- */
-static size_t polled_at(int fd, uint64_t pos, size_t most, int ms)
-{
-	struct pollfd p = { .fd = fd, .events = POLLOUT };
-	static char buf[50000];
-	size_t done = 0;
-	ssize_t n;
-
-	while (done < most && poll(&p, 1, ms) == 1) {
-		n = most - done < sizeof(buf) ? most - done : sizeof(buf);
-		l5_fill(buf, n, pos + done);
-		n = send(fd, buf, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (n < 0 && errno != EAGAIN)
-			break;
-		if (n > 0)
-			done += n;
-	}
-	return done;
-}
-
 static size_t polled(int fd, size_t most, int ms)
 {
-	return polled_at(fd, 0, most, ms);
+	return end_put_polled(fd, 0, most, ms);
 }
 
 TEST_F_TIMEOUT(limit_grow, polled, 120)
@@ -220,7 +182,7 @@ TEST_F_TIMEOUT(limit_grow, anywhere, 200)
 		pos += brim(c, pos);
 		ASSERT_EQ(0, l5_sysctl("grow_ms", 50));
 		n = SOME - (300 << 10);
-		ASSERT_EQ(n, polled_at(c, pos, n, SOON));
+		ASSERT_EQ(n, end_put_polled(c, pos, n, SOON));
 		EXPECT_EQ(4 << 20, info_of(c).tx_size);
 		close(c);
 		EXPECT_EQ(pos + n, at + end_drain(s, at, &err));
@@ -314,7 +276,7 @@ TEST_F_TIMEOUT(limit_grow, told, 120)
 	EXPECT_GE(256 << 10, size);
 	/* a writer that asks again hears of it */
 	ASSERT_EQ(0, l5_sysctl("grow_ms", max));
-	EXPECT_LT(SOME, size + polled_at(c, size, SOME, SOON));
+	EXPECT_LT(SOME, size + end_put_polled(c, size, SOME, SOON));
 	close(c);
 	close(s);
 }
@@ -455,7 +417,7 @@ TEST_F_TIMEOUT(limit_grow, idle_elsewhere, 200)
 		EXPECT_TRUE(L5_UNTIL(l5_stat("rings_kb") < 600, SOON));
 		if (i & 1)
 			ASSERT_EQ(0, mapping_open(&m, i & 2 ? c : s));
-		EXPECT_EQ(0, unread(s));
+		EXPECT_EQ(0, end_unread(s));
 		EXPECT_EQ(-1, recv(s, b, sizeof(b), MSG_DONTWAIT));
 		EXPECT_EQ(EAGAIN, errno);
 		EXPECT_TRUE(end_exchange(c, s, 100000, 0));
@@ -487,7 +449,7 @@ TEST_F_TIMEOUT(limit_grow, mapped, 120)
 		pos += len > 0 ? len : 0;
 	} while (len > 0);
 	EXPECT_LT(100000, pos);
-	pos += polled_at(c, pos, SOME, SOON);
+	pos += end_put_polled(c, pos, SOME, SOON);
 	EXPECT_EQ(4 << 20, info_of(c).tx_size);
 	EXPECT_LT(SOME, pos);
 	/* the reader is told to ask; what it sees is nothing */

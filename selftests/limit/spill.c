@@ -142,21 +142,6 @@ static void shut(int *fd)
 	*fd = -1;
 }
 
-/* Send back what comes, each piece before the next one is read. */
-static int echo(int s)
-{
-	static char buf[65536];
-	ssize_t n, at, put;
-
-	while ((n = recv(s, buf, sizeof(buf), 0)) > 0)
-		for (at = 0; at < n; at += put) {
-			put = send(s, buf + at, n - at, MSG_NOSIGNAL);
-			if (put <= 0)
-				return 1;
-		}
-	return n ? 2 : 0;
-}
-
 TEST_F_TIMEOUT(limit_spill, echo, 120)
 {
 	pid_t pid;
@@ -167,7 +152,7 @@ TEST_F_TIMEOUT(limit_spill, echo, 120)
 	ASSERT_LE(0, pid);
 	if (!pid) {
 		close(self->s.c);
-		_exit(echo(self->s.s));
+		_exit(end_echo(self->s.s));
 	}
 	shut(&self->s.s);
 	/* a sender that waits for good is ended by the test's time-out */
@@ -177,40 +162,10 @@ TEST_F_TIMEOUT(limit_spill, echo, 120)
 	EXPECT_EQ(0, l5_reap(pid));
 }
 
-static int unread(int fd)
-{
-	int n;
-
-	return ioctl(fd, FIONREAD, &n) ? -1 : n;
-}
-
-/*
- * How much of a stream is taken, from a position on, before poll() says for so
- * long that there is no room?
- */
-static size_t polled(int fd, uint64_t pos, size_t most, int ms)
-{
-	struct pollfd p = { .fd = fd, .events = POLLOUT };
-	static char buf[50000];
-	size_t done = 0;
-	ssize_t n;
-
-	while (done < most && poll(&p, 1, ms) == 1) {
-		n = most - done < sizeof(buf) ? most - done : sizeof(buf);
-		l5_fill(buf, n, pos + done);
-		n = send(fd, buf, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (n < 0 && errno != EAGAIN)
-			break;
-		if (n > 0)
-			done += n;
-	}
-	return done;
-}
-
 /* Until all that was sent is at the reader's host. */
 static bool all_here(int s, int n)
 {
-	return L5_UNTIL(unread(s) == n, SOON);
+	return L5_UNTIL(end_unread(s) == n, SOON);
 }
 
 /* The reader counts all, and gets all, and then the end of the stream. */
@@ -219,9 +174,9 @@ TEST_F_TIMEOUT(limit_spill_way, to_the_end, 120)
 	int err;
 
 	OPEN();
-	ASSERT_EQ(SOME, polled(self->s.c, 0, SOME, SOON));
+	ASSERT_EQ(SOME, end_put_polled(self->s.c, 0, SOME, SOON));
 	EXPECT_TRUE(all_here(self->s.s, SOME)) {
-		TH_LOG("%d", unread(self->s.s));
+		TH_LOG("%d", end_unread(self->s.s));
 	}
 	shut(&self->s.c);
 	EXPECT_EQ(SOME, end_drain(self->s.s, 0, &err));
@@ -241,14 +196,14 @@ TEST_F_TIMEOUT(limit_spill_way, on_and_off, 200)
 		n = 200000 + l5_rnd(&rnd) % 1500000;
 		if (pos - at + n > SOME)
 			n = SOME - (pos - at);
-		ASSERT_EQ(n, polled(self->s.c, pos, n, SOON));
+		ASSERT_EQ(n, end_put_polled(self->s.c, pos, n, SOON));
 		pos += n;
 		n = 1 + l5_rnd(&rnd) % (pos - at);
 		ASSERT_TRUE(end_get(self->s.s, n, at));
 		at += n;
 	}
 	/* and the other way */
-	ASSERT_EQ(SOME, polled(self->s.s, 0, SOME, SOON));
+	ASSERT_EQ(SOME, end_put_polled(self->s.s, 0, SOME, SOON));
 	ASSERT_TRUE(end_get(self->s.c, SOME, 0));
 	shut(&self->s.c);
 	EXPECT_EQ(pos, at + end_drain(self->s.s, at, &err));
@@ -291,7 +246,7 @@ TEST_F_TIMEOUT(limit_spill, peer_gone, 120)
 
 	OPEN();
 	before = l5_stat("rings_kb");
-	ASSERT_EQ(SOME, polled(self->s.c, 0, SOME, SOON));
+	ASSERT_EQ(SOME, end_put_polled(self->s.c, 0, SOME, SOON));
 	EXPECT_TRUE(all_here(self->s.s, SOME));
 	shut(&self->s.c);
 	/* until its wire is gone */
@@ -309,13 +264,13 @@ TEST_F_TIMEOUT(limit_spill, lowat, 120)
 	size_t n;
 
 	OPEN();
-	ASSERT_EQ(SOME, polled(self->s.c, 0, SOME, SOON));
+	ASSERT_EQ(SOME, end_put_polled(self->s.c, 0, SOME, SOON));
 	ASSERT_TRUE(end_get(self->s.s, SOME, 0));
 	ASSERT_TRUE(end_exchange(self->s.c, self->s.s, 1000, 0));
 	ASSERT_LE(0, l5_sysctl("grow_ms", 0));
 	ASSERT_EQ(0, setsockopt(self->s.s, SOL_SOCKET, SO_RCVLOWAT,
 				&(int){ 300000 }, sizeof(int)));
-	n = polled(self->s.c, 0, MUCH, 500);
+	n = end_put_polled(self->s.c, 0, MUCH, 500);
 	EXPECT_GE(RING, n);
 	EXPECT_TRUE(end_poll(self->s.s, POLLIN) & POLLIN);
 	ASSERT_EQ(0, setsockopt(self->s.s, SOL_SOCKET, SO_RCVLOWAT,
@@ -329,7 +284,7 @@ TEST_F_TIMEOUT(limit_spill, sndbuf, 120)
 	OPEN();
 	ASSERT_EQ(0, setsockopt(self->s.c, SOL_SOCKET, SO_SNDBUF,
 				&(int){ 65536 }, sizeof(int)));
-	EXPECT_EQ(SOME, polled(self->s.c, 0, SOME, SOON));
+	EXPECT_EQ(SOME, end_put_polled(self->s.c, 0, SOME, SOON));
 	ASSERT_TRUE(end_get(self->s.s, SOME, 0));
 }
 
@@ -339,7 +294,7 @@ TEST_F_TIMEOUT(limit_spill, closed, 120)
 	char b[100];
 
 	OPEN();
-	ASSERT_EQ(SOME, polled(self->s.c, 0, SOME, SOON));
+	ASSERT_EQ(SOME, end_put_polled(self->s.c, 0, SOME, SOON));
 	EXPECT_TRUE(all_here(self->s.s, SOME));
 	shut(&self->s.s);
 	/* as TCP: a reset */
@@ -358,7 +313,7 @@ TEST_F_TIMEOUT(limit_spill, told, 200)
 	OPEN();
 	ASSERT_EQ(0, setsockopt(self->s.s, SOL_SOCKET, SO_RCVBUF,
 				&(int){ RING }, sizeof(int)));
-	n = polled(self->s.c, 0, MUCH, NEVER);
+	n = end_put_polled(self->s.c, 0, MUCH, NEVER);
 	EXPECT_LT(RING, n);
 	EXPECT_GE(2 * RING, n);
 	shut(&self->s.c);
@@ -368,7 +323,7 @@ TEST_F_TIMEOUT(limit_spill, told, 200)
 	was = l5_sysctl("ring_max_kb", 256);
 	ASSERT_LE(0, was);
 	OPEN();
-	EXPECT_GE(RING, polled(self->s.c, 0, MUCH, NEVER));
+	EXPECT_GE(RING, end_put_polled(self->s.c, 0, MUCH, NEVER));
 	ASSERT_EQ(256, l5_sysctl("ring_max_kb", was));
 	shut(&self->s.c);
 	shut(&self->s.s);
@@ -376,11 +331,11 @@ TEST_F_TIMEOUT(limit_spill, told, 200)
 
 	ASSERT_LE(0, l5_sysctl("grow_ms", 0));
 	OPEN();
-	n = polled(self->s.c, 0, MUCH, NEVER);
+	n = end_put_polled(self->s.c, 0, MUCH, NEVER);
 	EXPECT_GE(RING, n);
 	/* the writer asks again, and is heard */
 	ASSERT_EQ(0, l5_sysctl("grow_ms", 200));
-	EXPECT_EQ(SOME, n + polled(self->s.c, n, SOME - n, SOON));
+	EXPECT_EQ(SOME, n + end_put_polled(self->s.c, n, SOME - n, SOON));
 	ASSERT_TRUE(end_get(self->s.s, SOME, 0));
 }
 
@@ -395,7 +350,7 @@ TEST_F_TIMEOUT(limit_spill, full, 200)
 	OPEN();
 	before = l5_stat("rings_kb");
 	for (i = 0; i < 2; i++) {
-		n = polled(self->s.c, 0, 8 << 20, NEVER);
+		n = end_put_polled(self->s.c, 0, 8 << 20, NEVER);
 		EXPECT_LT(SOME, n);
 		EXPECT_GE(4 << 20, n);
 		EXPECT_LT(before + (SOME >> 10), l5_stat("rings_kb"));
@@ -418,10 +373,10 @@ TEST_F_TIMEOUT(limit_spill, no_memory, 200)
 	OPEN();
 	was = l5_sysctl("mem_max_kb", l5_stat("reserved_kb") + 300);
 	ASSERT_LE(0, was);
-	n = polled(self->s.c, 0, SOME, 2 * NEVER);
+	n = end_put_polled(self->s.c, 0, SOME, 2 * NEVER);
 	EXPECT_GE(RING + (300 << 10), n);
 	EXPECT_TRUE(l5_sysctl("mem_max_kb", was) >= 0);
-	EXPECT_EQ(SOME, n + polled(self->s.c, n, SOME - n, SOON));
+	EXPECT_EQ(SOME, n + end_put_polled(self->s.c, n, SOME - n, SOON));
 	ASSERT_TRUE(end_get(self->s.s, SOME, 0));
 	ASSERT_TRUE(end_exchange(self->s.c, self->s.s, SOME, 0));
 }
@@ -437,7 +392,7 @@ TEST_F_TIMEOUT(limit_spill, mapped, 120)
 	SKIP_IF_MAPPED();
 	OPEN();
 	ASSERT_EQ(0, mapping_open(&m, self->s.s));
-	ASSERT_EQ(SOME, polled(self->s.c, 0, SOME, SOON));
+	ASSERT_EQ(SOME, end_put_polled(self->s.c, 0, SOME, SOON));
 	EXPECT_TRUE(mapping_flag_comes(&m, L5_MAP_GONE));
 	/* what it sees is nothing, and what it says about itself is its loss */
 	for (len = 0; len < m.rx_size && !m.rx[len]; len++)
@@ -469,10 +424,10 @@ TEST_F_TIMEOUT(limit_spill, lies, 200)
 	for (i = 0; i < (int)ARRAY_SIZE(far); i++) {
 		OPEN();
 		ASSERT_EQ(0, mapping_open(&m, self->s.s));
-		ASSERT_EQ(1 << 20, polled(self->s.c, 0, 1 << 20, SOON));
+		ASSERT_EQ(1 << 20, end_put_polled(self->s.c, 0, 1 << 20, SOON));
 		l5_store(&m.own->rx_head, far[i]);
 		l5_store(&m.own->rx_pos, far[i]);
-		polled(self->s.c, 0, 1 << 20, 700);
+		end_put_polled(self->s.c, 0, 1 << 20, 700);
 		fflush(NULL);
 		pid = fork();
 		ASSERT_LE(0, pid);
