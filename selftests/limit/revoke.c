@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -679,7 +678,7 @@ TEST_F_TIMEOUT(limit_revoke, rdma_unread, 120)
 {
 	static char b[100000];
 	struct mapping m;
-	int c, s, n, i;
+	int c, s, i;
 
 	if (!rdma_here())
 		SKIP(return, "no RDMA device can be made here");
@@ -691,8 +690,8 @@ TEST_F_TIMEOUT(limit_revoke, rdma_unread, 120)
 		ASSERT_TRUE(rdma_pair(0, 0, &c, &s));
 		ASSERT_EQ(0, mapping_open(&m, s));
 		ASSERT_EQ(sizeof(b), send(c, b, sizeof(b), 0));
-		EXPECT_TRUE(L5_UNTIL(!ioctl(s, FIONREAD, &n) &&
-				     n == sizeof(b), 10000 * l5_slow()));
+		EXPECT_TRUE(L5_UNTIL(end_unread(s) == sizeof(b),
+				     10000 * l5_slow()));
 		ASSERT_EQ(0, say(REVOKE, "inode %lu", inode_of(s)));
 		EXPECT_TRUE(L5_UNTIL(recv(s, b, sizeof(b), flags) < 0 &&
 				     errno == ECONNRESET, 10000 * l5_slow()));
