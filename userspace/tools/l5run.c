@@ -4,7 +4,6 @@
  */
 #define _GNU_SOURCE
 #include <argp.h>
-#include <elf.h>
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,24 +20,10 @@
 
 #include "../lib/l5_env.h"
 #include "../lib/l5_family.h"
-#include "../preload/rules.h"
+#include "config.h"
+#include "exits.h"
+#include "program.h"
 #include "stats.h"
-
-/* As env(1), nice(1), timeout(1): ours, found but not run, not found. */
-enum {
-	EXIT_SELF = 125,
-	EXIT_CANNOT_RUN = 126,
-	EXIT_NOT_FOUND = 127,
-};
-
-#if __SIZEOF_POINTER__ == 8
-#define OWN_CLASS ELFCLASS64
-#else
-#define OWN_CLASS ELFCLASS32
-#endif
-
-/* An interpreter may be a script itself; the kernel stops at this depth too. */
-#define SCRIPT_DEPTH 5
 
 enum {
 	OPT_UNIX = 0x100,
@@ -347,37 +332,10 @@ static void set_sockets(unsigned int set)
 	set_env(L5_ENV_SOCKETS, value);
 }
 
-/* Say what is wrong with a rule, if anything. Returns the number of faults. */
-static int check_rule(const char *where, int number, const char *s, size_t len)
-{
-	struct l5_rule rule;
-	const char *error = l5_rule_parse(s, len, &rule);
-
-	if (!error || !*error)
-		return 0;
-	warnx("%s:%d: %s", where, number, error);
-	return 1;
-}
-
-static void check_policy(const char *s)
-{
-	int number = 0, bad = 0;
-	size_t len;
-
-	for (; s && *s; s += len + (s[len] == ';')) {
-		len = strcspn(s, ";");
-		bad += check_rule(L5_ENV_POLICY, ++number, s, len);
-	}
-	if (bad)
-		exit(EXIT_SELF);
-}
-
 /* Check what the library would leave out without a word. */
 static void check_env(void)
 {
 	const char *s = getenv(L5_ENV_TRANSPORT);
-
-	check_policy(getenv(L5_ENV_POLICY));
 
 	if (l5_env_transport(s) == L5_ENV_BAD)
 		errx(EXIT_SELF, "%s: no transport called '%s'",
@@ -386,68 +344,6 @@ static void check_env(void)
 	if (l5_env_number(s, L5_RDMA_WAIT_MAX) == L5_ENV_BAD)
 		errx(EXIT_SELF, "%s: '%s' is not a number from 0 to %d",
 		     L5_ENV_RDMA_WAIT, s, L5_RDMA_WAIT_MAX);
-}
-
-/* Say what is wrong in a file of rules. Returns the number of bad lines. */
-static int check_config(const char *path, FILE *f)
-{
-	size_t size = 0, total = 0;
-	char *line = NULL;
-	int number = 0, bad = 0;
-	ssize_t n;
-
-	while ((n = getline(&line, &size, f)) >= 0) {
-		number++;
-		total += n;
-		if (total > L5_CONF_MAX) {
-			warnx("%s:%d: more than %d bytes: the rest is off",
-			      path, number, L5_CONF_MAX);
-			bad++;
-			break;
-		}
-		if (n && line[n - 1] == '\n')
-			n--;
-		bad += check_rule(path, number, line, n);
-	}
-	free(line);
-	return bad;
-}
-
-/* The file that was named has to be right, the others are only warned about. */
-static void check_configs(const char *config)
-{
-	const char *home = getenv("HOME"), *named = config;
-	char *paths[2] = { NULL, NULL }, *full;
-	FILE *f;
-	int i;
-
-	if (!named)
-		named = getenv(L5_ENV_CONF);
-	if (named && *named) {
-		f = fopen(named, "re");
-		if (!f)
-			err(EXIT_SELF, "%s", named);
-		if (check_config(named, f))
-			exit(EXIT_SELF);
-		fclose(f);
-		/* the program may go elsewhere */
-		full = realpath(named, NULL);
-		if (full)
-			set_env(L5_ENV_CONF, full);
-		free(full);
-		return;
-	}
-	if (home && *home && asprintf(&paths[0], "%s" L5_CONF_HOME, home) < 0)
-		err(EXIT_SELF, NULL);
-	paths[1] = strdup(L5_CONF_ETC);
-	for (i = 0; i < 2; i++) {
-		f = paths[i] ? fopen(paths[i], "re") : NULL;
-		if (f) {
-			check_config(paths[i], f);
-			fclose(f);
-		}
-		free(paths[i]);
-	}
 }
 
 /* Not only a number in sysfs: a socket that says that it is AF_L5's. */
@@ -466,148 +362,14 @@ static int have_l5(void)
 	return ret;
 }
 
-/* Where execvp() will find it, or NULL. The caller frees. */
-static char *which(const char *name)
-{
-	const char *path = getenv("PATH"), *colon;
-	char *file, *fallback = NULL;
-	int len;
-
-	if (strchr(name, '/'))
-		return strdup(name);
-	if (!path) {
-		size_t n = confstr(_CS_PATH, NULL, 0);
-
-		fallback = malloc(n);
-		if (!fallback)
-			return NULL;
-		confstr(_CS_PATH, fallback, n);
-		path = fallback;
-	}
-	for (;; path = colon + 1) {
-		colon = strchrnul(path, ':');
-		len = colon - path;
-		if (asprintf(&file, "%.*s%s%s", len, path, len ? "/" : "",
-			     name) < 0) {
-			file = NULL;
-			break;
-		}
-		if (!access(file, X_OK))
-			break;
-		free(file);
-		file = NULL;
-		if (!*colon)
-			break;
-	}
-	free(fallback);
-	return file;
-}
-
-/*
- * What preloads is glibc's loader. NULL: the program has that, or it is for
- * exec to judge; else in words, in memory that the next call writes over.
- */
-static const char *not_glibc(int fd, const Elf64_Ehdr *eh)
-{
-	static char why[PATH_MAX + 64];
-	char interp[PATH_MAX], *base;
-	Elf64_Phdr ph;
-	ssize_t n;
-	int i;
-
-	for (i = 0; i < eh->e_phnum; i++) {
-		off_t at = eh->e_phoff + (off_t)i * eh->e_phentsize;
-
-		if (pread(fd, &ph, sizeof(ph), at) != sizeof(ph))
-			return NULL;
-		if (ph.p_type != PT_INTERP)
-			continue;
-		n = pread(fd, interp, sizeof(interp) - 1, ph.p_offset);
-		if (n <= 0)
-			return NULL;
-		interp[n] = '\0';
-		base = basename(interp);
-		if (!strncmp(base, "ld-linux", 8) ||
-		    !strncmp(base, "ld64.so", 7) || !strncmp(base, "ld.so", 5))
-			return NULL;
-		snprintf(why, sizeof(why), "for another C library (%s)", base);
-		return why;
-	}
-	return "statically linked";
-}
-
-/* Has it been linked by Go? That keeps some facts in a section of this name. */
-static bool is_go(int fd, const Elf64_Ehdr *eh)
-{
-	static const char go[] = ".go.buildinfo";
-	off_t at = eh->e_shoff;
-	Elf64_Shdr names, sh;
-	char name[sizeof(go)];
-	int i;
-
-	if (!at || eh->e_shentsize != sizeof(sh) ||
-	    pread(fd, &names, sizeof(names), at + (off_t)eh->e_shstrndx *
-		  sizeof(sh)) != sizeof(names))
-		return false;
-	for (i = 0; i < eh->e_shnum; i++, at += sizeof(sh))
-		if (pread(fd, &sh, sizeof(sh), at) == sizeof(sh) &&
-		    pread(fd, name, sizeof(name), names.sh_offset +
-			  sh.sh_name) == sizeof(name) &&
-		    !memcmp(name, go, sizeof(go)))
-			return true;
-	return false;
-}
-
-/* Why the library does nothing for this file; NULL: it will, I think. */
-static const char *not_preloadable(const char *file, int depth)
-{
-	union {
-		Elf64_Ehdr eh;
-		char text[256];
-	} u = { .text = "" };
-	const char *why = NULL;
-	struct stat st;
-	ssize_t n;
-	int fd;
-
-	fd = open(file, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return NULL;
-	n = pread(fd, u.text, sizeof(u.text) - 1, 0);
-	if (n > 2 && !memcmp(u.text, "#!", 2) && depth < SCRIPT_DEPTH) {
-		char *line = u.text + 2, *interp;
-
-		line[strcspn(line, "\n")] = '\0';
-		interp = strtok(line, " \t");
-		if (interp)
-			why = not_preloadable(interp, depth + 1);
-	} else if (n >= (ssize_t)sizeof(u.eh) &&
-		   !memcmp(u.eh.e_ident, ELFMAG, SELFMAG)) {
-		if (u.eh.e_ident[EI_CLASS] != OWN_CLASS)
-			why = "built for another word size";
-		else
-			why = not_glibc(fd, &u.eh);
-		if (why)
-			;	/* that is it */
-		else if (is_go(fd, &u.eh))
-			why = "Go code makes its own system calls";
-		else if (!fstat(fd, &st) && geteuid() &&
-			 ((st.st_mode & S_ISUID && st.st_uid != geteuid()) ||
-			  (st.st_mode & S_ISGID && st.st_gid != getegid())))
-			why = "set-user-ID or set-group-ID";
-	}
-	close(fd);
-	return why;
-}
-
 static void warn_if_not_preloadable(const char *program)
 {
-	char *file = which(program);
-	const char *why = file ? not_preloadable(file, 0) : NULL;
+	struct program p;
 
-	if (why)
-		warnx("%s: %s: runs on plain TCP", file, why);
-	free(file);
+	program_look(&p, program);
+	if (p.why)
+		warnx("%s: %s: runs on plain TCP", p.file, p.why);
+	free(p.file);
 }
 
 int main(int argc, char **argv)
@@ -624,7 +386,7 @@ int main(int argc, char **argv)
 		err(EXIT_SELF, "the kernel gives no AF_L5 socket");
 	warn_if_not_preloadable(s.program[0]);
 
-	check_configs(s.config);
+	config_read(s.config);
 	set_env(L5_ENV_MODE, s.socket_mode ? "socket" : "full");
 	set_sockets(s.sockets);
 	if (s.spin)
