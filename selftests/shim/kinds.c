@@ -28,22 +28,17 @@
 #include <unistd.h>
 
 #include "l5test.h"
+#include "ran.h"
 #include "text.h"
 
-enum { GOOD = 42, PATIENCE = 100 };
-
-static char here[PATH_MAX];		/* where the test programs are */
+enum { GOOD = 42 };
 
 FIXTURE(shim_kinds) { };
 
 FIXTURE_SETUP(shim_kinds)
 {
-	char path[PATH_MAX] = "";
-
 	(void)self;
 	l5_or_skip();
-	ASSERT_LT(0, readlink("/proc/self/exe", path, sizeof(path) - 1));
-	strcpy(here, dirname(path));
 }
 
 FIXTURE_TEARDOWN(shim_kinds)
@@ -53,91 +48,6 @@ FIXTURE_TEARDOWN(shim_kinds)
 }
 
 #define KINDS_TEST(name) TEST_F_TIMEOUT(shim_kinds, name, 400)
-
-/**
- * struct ran - what became of a program
- * @status: its status, or -signal
- * @out: its standard output
- * @err: its standard error
- */
-struct ran {
-	int status;
-	char out[4096];
-	char err[16384];
-};
-
-static const char *kind(const char *name)
-{
-	static char path[4][PATH_MAX + 64];
-	static unsigned int turn;
-	char *p = path[turn++ % 4];
-
-	snprintf(p, sizeof(*path), "%s/../kinds/%s", here, name);
-	return p;
-}
-
-/* Fork, and run it in @before's surroundings; NULL is none of them. */
-static struct ran run(void (*before)(const void *arg), const void *arg,
-		      const char *const *argv)
-{
-	struct ran r = { .status = -1 };
-	int out = memfd_create("out", 0), err = memfd_create("err", 0);
-	int status;
-	pid_t pid;
-
-	fflush(NULL);
-	pid = fork();
-	if (!pid) {
-		/* a program that hangs ends by itself, in each process */
-		alarm(PATIENCE * l5_slow());
-		unsetenv("LD_PRELOAD");
-		setenv("L5_MAP_AFTER", "4", 1);
-		setenv("L5_CONF", "/dev/null", 1);
-		dup2(open("/dev/null", O_RDONLY), 0);
-		dup2(out, 1);
-		dup2(err, 2);
-		if (before)
-			before(arg);
-		execv(argv[0], (char **)argv);
-		_exit(99);
-	}
-	if (waitpid(pid, &status, 0) == pid)
-		r.status = WIFEXITED(status) ? WEXITSTATUS(status) :
-					       -WTERMSIG(status);
-	text_take(out, r.out, sizeof(r.out));
-	text_take(err, r.err, sizeof(r.err));
-	return r;
-}
-
-static const char *l5run(void)
-{
-	static char path[PATH_MAX + 64];
-
-	snprintf(path, sizeof(path), "%s/../../../userspace/bin/l5run", here);
-	return path;
-}
-
-#define RUN_AFTER(before, arg, ...)					\
-	run(before, arg, (const char *const[]){ l5run(), __VA_ARGS__, NULL })
-#define RUN(...) RUN_AFTER(NULL, NULL, __VA_ARGS__)
-
-/* Set the environment as told: NAME=VALUE. */
-static void with_env(const void *arg)
-{
-	putenv((char *)arg);
-}
-
-#define IN_SHELL "/bin/sh", "-c", "\"$@\"; exit $?", "sh"
-
-#define EXPECT_RAN(want, said, r) do {					\
-	struct ran r_ = (r);						\
-									\
-	EXPECT_EQ((want), r_.status);					\
-	EXPECT_STREQ((said), r_.out);					\
-	EXPECT_STREQ("", r_.err);					\
-	if ((want) != r_.status || strcmp((said), r_.out) || *r_.err)	\
-		TH_LOG("it said: %s%s", r_.out, r_.err);		\
-} while (0)
 
 /* The program works, and there is one line on stderr with these words. */
 #define EXPECT_LINE(said, words, r) do {				\
