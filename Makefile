@@ -18,7 +18,7 @@ RESUME	?=
 SUBDIRS	:= userspace bench
 
 # What a bare Debian 12 lacks, by what needs it.
-DEPS_BUILD := build-essential linux-headers-amd64
+DEPS_BUILD := build-essential linux-headers-amd64 libseccomp-dev
 DEPS_DKMS  := dkms
 DEPS_LAB   := linux-image-amd64 qemu-system-x86 busybox-static cpio kmod \
 	      linux-source-6.1 xz-utils

@@ -189,7 +189,11 @@ def install(s, check):
 
 def warnings(s, check):
     l5run = s.prefix[0]
-    r = s.run([STATIC])
+
+    def never(*argv, **kw):
+        return s.run([l5run, '--static=never', *argv], plain=True, **kw)
+
+    r = never(STATIC)
     check(r.code == 0 and b'statically linked' in r.err and
           'inet: plain' in r.text, 'a static program is warned about and runs',
           r)
@@ -197,10 +201,10 @@ def warnings(s, check):
     with open(script, 'w') as f:
         f.write(f'#! {STATIC} arg\n')
     os.chmod(script, 0o755)
-    r = s.run([script])
+    r = never(script)
     check(r.code == 0 and b'statically linked' in r.err,
           'and a script of a static interpreter', r)
-    r = s.run(['preload_probe_static'], env=dict(
+    r = never('preload_probe_static', env=dict(
         os.environ, PATH=f'{os.path.dirname(STATIC)}:{os.environ["PATH"]}'))
     check(r.code == 0 and b'statically linked' in r.err,
           'and one that is found in PATH', r)
@@ -214,13 +218,14 @@ def warnings(s, check):
               f'{os.path.basename(argv[0])}', r)
     if os.geteuid():
         return
+    r = s.run([STATIC])
+    check(r.code == 0 and not r.err, 'nor for a static one, as root', r)
     # The loader's own rule: nothing is preloaded where privileges change.
     setuid = shutil.copy(PROBE, s.path('setuid'))
     os.chmod(setuid, 0o4755)
     r = s.run([setuid], user='nobody')
     check(r.code == 0 and b'set-user-ID' in r.err and 'inet: plain' in r.text,
           'a set-user-ID program is warned about and runs on TCP', r)
-    del l5run
 
 
 def secure(s, check):

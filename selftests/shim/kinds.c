@@ -189,13 +189,17 @@ KINDS_TEST(leak)
 	}
 }
 
-/* Nothing can be preloaded: it runs on TCP, and l5run says so if it can. */
+/*
+ * Nothing can be preloaded: it runs on TCP, and l5run says so if it can. With a
+ * supervisor it does not: ./alone.c.
+ */
 KINDS_TEST(other_libc)
 {
 	EXPECT_LINE("tcp 0\n", "another C library (ld-musl-x86_64.so.1): runs on plain TCP",
-		    RUN(kind("musl")));
+		    RUN("--static=never", kind("musl")));
 	EXPECT_LINE("tcp 0\n", "another C library",
-		    RUN("--mode=socket", kind("musl"), "slow"));
+		    RUN("--static=never", "--mode=socket", kind("musl"),
+			"slow"));
 	EXPECT_RAN(GOOD, "tcp 0\n", RUN(IN_SHELL, kind("musl")));
 	EXPECT_RAN(GOOD, "tcp 0\n",
 		   RUN("--mode=socket", IN_SHELL, kind("musl"), "threads"));
@@ -204,7 +208,7 @@ KINDS_TEST(other_libc)
 KINDS_TEST(no_loader)
 {
 	EXPECT_LINE("tcp 0\n", "statically linked: runs on plain TCP",
-		    RUN(kind("static")));
+		    RUN("--static=never", kind("static")));
 	EXPECT_RAN(GOOD, "tcp 0\n", RUN(IN_SHELL, kind("static")));
 }
 
@@ -222,7 +226,7 @@ KINDS_TEST(other_size)
 KINDS_TEST(go)
 {
 	EXPECT_LINE("runs\n", "Go code makes its own system calls: runs on plain TCP",
-		    RUN(kind("golike")));
+		    RUN("--static=never", kind("golike")));
 }
 
 KINDS_TEST(set_user_id)

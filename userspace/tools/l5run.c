@@ -24,6 +24,14 @@
 #include "exits.h"
 #include "program.h"
 #include "stats.h"
+#include "supervise.h"
+
+/* When --static applies. */
+enum static_when {
+	STATIC_AUTO,	/* to a program that wants it, if it costs nothing */
+	STATIC_ALWAYS,
+	STATIC_NEVER,
+};
 
 enum {
 	OPT_UNIX = 0x100,
@@ -35,6 +43,7 @@ enum {
 	OPT_TRANSPORT,
 	OPT_RDMA_WAIT,
 	OPT_STATS,
+	OPT_STATIC,
 };
 
 struct settings {
@@ -45,6 +54,7 @@ struct settings {
 	bool socket_mode;
 	bool stats;
 	int seconds;
+	enum static_when when;
 	const char *spin;
 	const char *transport;
 	const char *rdma_wait;
@@ -74,6 +84,9 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "require", OPT_REQUIRE, NULL, 0,
 	  "fail if the kernel has no AF_L5, instead of running the program on plain sockets",
+	  0 },
+	{ "static", OPT_STATIC, "WHEN", OPTION_ARG_OPTIONAL,
+	  "programs into which no library can be preloaded: always (without WHEN), never, or auto (default: the program itself, if that takes nothing from it)",
 	  0 },
 	{ "stats", OPT_STATS, "SECONDS", OPTION_ARG_OPTIONAL,
 	  "print on stderr what was mapped, and how many system calls it saved, when the program ends, and every so many seconds",
@@ -112,6 +125,24 @@ static void check_number(struct argp_state *state, const char *option,
 	if (l5_env_number(value, max) < 0)
 		argp_error(state, "%s: '%s' is not a number from 0 to %d",
 			   option, value, max);
+}
+
+static enum static_when parse_when(struct argp_state *state, const char *arg)
+{
+	static const char *const names[] = {
+		[STATIC_AUTO] = "auto",
+		[STATIC_ALWAYS] = "always",
+		[STATIC_NEVER] = "never",
+	};
+	size_t i;
+
+	if (!arg)
+		return STATIC_ALWAYS;
+	for (i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(arg, names[i]))
+			return i;
+	argp_error(state, "--static: '%s' is not always, auto or never", arg);
+	return STATIC_AUTO;	/* not reached */
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -153,6 +184,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			return 0;
 		check_number(state, "--stats", arg, STATS_SECONDS_MAX);
 		s->seconds = l5_env_number(arg, STATS_SECONDS_MAX);
+		return 0;
+	case OPT_STATIC:
+		s->when = parse_when(state, arg);
 		return 0;
 	case OPT_REQUIRE:
 		s->require = true;
@@ -362,13 +396,51 @@ static int have_l5(void)
 	return ret;
 }
 
-static void warn_if_not_preloadable(const char *program)
+static int supervised_number(const char *name, int max)
 {
-	struct program p;
+	return l5_env_number(getenv(name), max);
+}
 
-	program_look(&p, program);
-	if (p.why)
-		warnx("%s: %s: runs on plain TCP", p.file, p.why);
+/* After the environment was checked. */
+static const char *start_supervisor(const struct settings *s)
+{
+	static struct supervise what;
+
+	what = (struct supervise){
+		.sockets = s->sockets,
+		.spin_us = supervised_number(L5_ENV_SPIN, L5_SPIN_US_MAX),
+		.transport = l5_env_transport(getenv(L5_ENV_TRANSPORT)),
+		.rdma_wait = supervised_number(L5_ENV_RDMA_WAIT,
+					       L5_RDMA_WAIT_MAX),
+		.verbose = s->debug,
+	};
+	return supervise_start(&what);
+}
+
+/*
+ * Programs that make plain sockets whatever is preloaded: the supervisor, if
+ * the user wants it, or if nobody can mind; or a warning.
+ */
+static void see_to_static(const struct settings *s)
+{
+	const char *failed = NULL;
+	struct program p;
+	bool want;
+
+	program_look(&p, s->program[0]);
+	want = s->when == STATIC_ALWAYS ||
+	       (s->when == STATIC_AUTO && p.static_helps &&
+		supervise_is_free() && !have_l5());
+	if (want)
+		failed = start_supervisor(s);
+	if (failed && s->require)
+		errx(EXIT_SELF, "--static: %s", failed);
+	if (failed && s->when == STATIC_ALWAYS)
+		warnx("--static: %s", failed);
+	if (p.why && (failed || !want || !p.static_helps))
+		warnx("%s: %s: runs on plain TCP%s", p.file, p.why,
+		      p.static_helps && s->when == STATIC_AUTO && !failed &&
+		      !supervise_is_free() ? "; see --static" : "");
 	free(p.file);
 }
 
@@ -384,8 +456,6 @@ int main(int argc, char **argv)
 
 	if (s.require && have_l5())
 		err(EXIT_SELF, "the kernel gives no AF_L5 socket");
-	warn_if_not_preloadable(s.program[0]);
-
 	config_read(s.config);
 	set_env(L5_ENV_MODE, s.socket_mode ? "socket" : "full");
 	set_sockets(s.sockets);
@@ -398,6 +468,7 @@ int main(int argc, char **argv)
 	check_env();
 	if (s.debug)
 		set_env(L5_ENV_DEBUG, "1");
+	see_to_static(&s);
 	set_asan();
 	set_preload(s.socket_mode ? L5_SOCKET_NAME : L5_PRELOAD_NAME);
 

@@ -18,6 +18,7 @@
 #include "../lib/l5_counts.h"
 #include "../preload/stats_file.h"
 #include "stats.h"
+#include "supervise.h"
 
 /* linux/memfd.h, which older systems lack */
 #ifndef MFD_NOEXEC_SEAL
@@ -393,6 +394,7 @@ static void print_all(void)
 
 static void print(bool counts)
 {
+	supervise_print();
 	if (counts)
 		print_all();
 	else
