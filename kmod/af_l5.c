@@ -21,6 +21,7 @@
 #include "map.h"
 #include "netns.h"
 #include "opts.h"
+#include "pair.h"
 #include "poll.h"
 #include "proc.h"
 #include "revoke.h"
@@ -89,7 +90,7 @@ static const struct proto_ops l5_ops = {
 	.release	= l5_release,
 	.bind		= l5_bind,
 	.connect	= l5_connect,
-	.socketpair	= sock_no_socketpair,
+	.socketpair	= l5_socketpair,
 	.accept		= l5_accept,
 	.getname	= l5_getname,
 	.poll		= l5_poll,

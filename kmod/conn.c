@@ -430,6 +430,27 @@ void l5_conn_begin(struct l5_conn *conn)
 }
 
 /**
+ * l5_conn_meet() - fix the geometry of a connection whose ends have met
+ * @conn: the connection
+ * @server: the other end's socket, or the one that it will be accepted from
+ *
+ * Context: any. No other task uses the connection yet.
+ */
+void l5_conn_meet(struct l5_conn *conn, struct l5_sock *server)
+{
+	/* the owners know of options that were set a moment ago */
+	const struct sock *client = &conn->client->sk;
+	u32 size = conn->end[L5_CLIENT].size;
+
+	/* the client's ring may have bytes in it */
+	if (!size)
+		size = l5_ring_size(conn->client->ln, client, &server->sk);
+	l5_conn_fix(conn, size,
+		    l5_ring_size(server->ln, &server->sk, client));
+	rcu_assign_pointer(conn->end[L5_CLIENT].sk, &conn->client->sk);
+}
+
+/**
  * l5_conn_pair() - fix the geometry of a connection that met its peer
  * @conn: the connection
  * @listener: the socket whose child it met, and whose payer pays for the
@@ -440,19 +461,9 @@ void l5_conn_begin(struct l5_conn *conn)
  */
 void l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener)
 {
-	/* the owners know of options that were set a moment ago */
-	struct sock *client = &conn->client->sk;
-	struct sock *server = &listener->sk;
-	u32 size = conn->end[L5_CLIENT].size;
-
 	l5_payer_put(&conn->end[L5_SERVER].payer);
 	l5_payer_copy(&conn->end[L5_SERVER].payer, &listener->payer);
-	/* the client's ring may have bytes in it */
-	if (!size)
-		size = l5_ring_size(conn->client->ln, client, server);
-	l5_conn_fix(conn, size,
-		    l5_ring_size(listener->ln, server, client));
-	rcu_assign_pointer(conn->end[L5_CLIENT].sk, &conn->client->sk);
+	l5_conn_meet(conn, listener);
 }
 
 /**

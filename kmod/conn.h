@@ -14,6 +14,7 @@ struct page *l5_conn_page(struct l5_conn *conn, int end);
 void l5_conn_page_free(struct l5_conn *conn, int end, struct page *page);
 void l5_conn_fix(struct l5_conn *conn, u32 client, u32 server);
 void l5_conn_begin(struct l5_conn *conn);
+void l5_conn_meet(struct l5_conn *conn, struct l5_sock *server);
 void l5_conn_pair(struct l5_conn *conn, struct l5_sock *listener);
 void l5_conn_accepted(struct l5_conn *conn, struct l5_net *ln);
 void l5_conn_wishes(struct l5_conn *conn, const struct sock *sk);

@@ -45,14 +45,15 @@ static void await_rdma(int fd)
 		usleep(1000);
 }
 
+/* By L5PROTO_* */
+static const int plain[] = { AF_INET, AF_INET6, AF_UNIX };
+
 static int make(uint32_t proto, uint32_t type, unsigned int kind)
 {
-	static const int own[] = { AF_INET, AF_INET6, AF_UNIX };
-
 	if (kind == FZ_KIND_ODD)
 		return socket(proto & 63, type, proto);
 	if (kind == FZ_KIND_PLAIN || fz_world.plain)
-		return socket(own[proto % 3], type, 0);
+		return socket(plain[proto % 3], type, 0);
 	return socket(fz_world.family, type, proto);
 }
 
@@ -114,6 +115,19 @@ failed:
 	return -1;
 }
 
+static long pair_born(const struct fz_call *c, int type)
+{
+	uint32_t proto = proto_of(c->a);
+	int fd[2];
+
+	if (fz_world.plain ? socketpair(plain[proto % 3], type, 0, fd) :
+			     socketpair(fz_world.family, type, proto, fd))
+		return -errno;
+	fz_put(c->s, fd[0]);
+	fz_put(c->t, fd[1]);
+	return fz_carried(fd[1]);
+}
+
 FZ_DO(pair)
 {
 	int type = SOCK_STREAM | (c->b & FZ_PAIR_NONBLOCK ? SOCK_NONBLOCK : 0);
@@ -121,6 +135,8 @@ FZ_DO(pair)
 	int l, s, n, i;
 	socklen_t len;
 
+	if (c->b & FZ_PAIR_BORN)
+		return pair_born(c, type);
 	l = pair_listen(c->a, c->b & FZ_PAIR_PLAIN_SERVER ? FZ_KIND_PLAIN :
 			FZ_KIND_L5, &at, &len);
 	if (l < 0)

@@ -51,6 +51,9 @@ static void gen_pair(struct model *m, struct fz_call *c)
 	c->b = some_of(m, how, ARRAY_SIZE(how), 2);
 	if (once(m, 10))
 		c->b |= FZ_PAIR_PLAIN_CLIENT << pick(m, 2);
+	/* AF_UNIX has it */
+	if (once(m, proto == 2 ? 4 : 60))
+		c->b |= FZ_PAIR_BORN;
 }
 
 /* Both in one: the kind of the listener, and its address */
