@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -136,6 +137,18 @@ static void few_files(void)
 	need(!setrlimit(RLIMIT_NOFILE, &few), "RLIMIT_NOFILE");
 }
 
+/* What the supervisor keeps open of /proc it lets go of. */
+static void unmount(void)
+{
+	int i;
+
+	for (i = 0; i < 30000 && umount("/proc"); i++) {
+		need(errno == EBUSY, "umount");
+		usleep(1000);
+	}
+	need(i < 30000, "busy");
+}
+
 /* How many descriptors are open? */
 static int files(void)
 {
@@ -252,6 +265,8 @@ static int act(char **argv)
 		storm(1);
 	else if (!strcmp(what, "gale"))
 		storm(0);
+	else if (!strcmp(what, "umount"))
+		unmount();
 	else if (!strcmp(what, "nnp"))
 		printf("nnp %d\n", prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
 	else if (!strcmp(what, "wait"))
@@ -286,9 +301,10 @@ static void child(char **argv)
 	need(pid >= 0, "fork");
 	if (!pid) {
 		act_all(argv);
-		exit(0);
+		exit(GOOD);
 	}
-	need(waitpid(pid, &status, 0) == pid && !status, "child");
+	need(waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+	     WEXITSTATUS(status) == GOOD, "child");
 	exit(GOOD);
 }
 

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -218,6 +219,85 @@ ALONE_TEST(rules)
 		   "L5_POLICY=port 1 off;on", kind("alone"), "one"));
 	EXPECT_RAN(GOOD, "l5\n", RUN_AFTER(with_env,
 		   "L5_POLICY=port 1 on;on;off", kind("alone"), "one"));
+	/* a program with the library has rules of its own */
+	EXPECT_RAN(GOOD, "tcp 0\n",
+		   RUN("--static", "/usr/bin/env", "L5_POLICY=off",
+		       kind("plain")));
+	EXPECT_RAN(GOOD, "tcp 0\n",
+		   RUN("--static", "--mode=socket", "/usr/bin/env",
+		       "L5_SOCKETS=inet6", kind("plain")));
+}
+
+/* As the first process of a PID namespace, and with the /proc of another one */
+ALONE_TEST(pid_namespace)
+{
+	struct ran r;
+
+	EXPECT_RAN(GOOD, "l5\n",
+		   run(NULL, NULL, (const char *const[]){
+			"/usr/bin/unshare", "-p", "--fork", "--mount-proc",
+			l5run(), "--static", kind("alone"), "one", NULL }));
+	r = run(NULL, NULL, (const char *const[]){
+		"/usr/bin/unshare", "-p", "--fork", "--mount-proc", l5run(),
+		kind("alone"), "one", NULL });
+	EXPECT_EQ(GOOD, r.status);
+	EXPECT_STREQ("plain\n", r.out);
+	/* whoever has these numbers there, it is not who asks */
+	r = run(NULL, NULL, (const char *const[]){
+		"/usr/bin/unshare", "-p", "--fork", l5run(), "-v", "--static",
+		kind("alone"), "one", "fork", "one", NULL });
+	EXPECT_EQ(GOOD, r.status);
+	EXPECT_STREQ("plain\nplain\n", r.out);
+	EXPECT_NE(NULL, strstr(r.err, "cannot be looked at in /proc"));
+}
+
+/* What is kept open of tasks is given up: by then /proc can be unmounted. */
+ALONE_TEST(proc)
+{
+	EXPECT_RAN(GOOD, "l5\n",
+		   run(NULL, NULL, (const char *const[]){
+			"/usr/bin/unshare", "-m", l5run(), "--static",
+			kind("alone"), "one", "umount", NULL }));
+}
+
+/* With few descriptors, more tasks than it can keep */
+static void with_few_files(const void *arg)
+{
+	const struct rlimit few = { 16, 16 };
+
+	(void)arg;
+	if (setrlimit(RLIMIT_NOFILE, &few))
+		_exit(98);
+}
+
+ALONE_TEST(many_tasks)
+{
+	static const char all[] = "l5\nl5\nl5\nl5\nl5\nl5\nl5\nl5\n";
+
+	EXPECT_RAN(GOOD, all, RUN_AFTER(with_few_files, NULL, kind("alone"),
+		   "one", "fork", "one", "fork", "one", "fork", "one", "fork",
+		   "one", "fork", "one", "fork", "one", "fork", "one"));
+}
+
+/* Standard error is a pipe that is full, and nobody reads it. */
+static void with_full_stderr(const void *arg)
+{
+	static const char page[4096];
+	int p[2];
+
+	(void)arg;
+	if (pipe2(p, O_NONBLOCK))
+		_exit(98);
+	while (write(p[1], page, sizeof(page)) > 0)
+		;
+	fcntl(p[1], F_SETFL, 0);
+	dup2(p[1], STDERR_FILENO);
+}
+
+ALONE_TEST(unread)
+{
+	EXPECT_RAN(GOOD, "l5\nl5\n", RUN_AFTER(with_full_stderr, NULL, "-v",
+		   "--static", kind("alone"), "one", "fork", "one"));
 }
 
 /* What it says of itself */
@@ -232,16 +312,22 @@ ALONE_TEST(words)
 	EXPECT_EQ(1, text_times(r.err,
 				"alone: no AF_L5 socket (in another network namespace): plain sockets are used"));
 	EXPECT_EQ(1, text_times(r.err,
-				"programs without the library: 2 sockets of AF_L5"));
+				"programs without the library: sockets of AF_L5: 2\n"));
 	EXPECT_EQ(1, text_times(r.err,
-				"programs without the library: 1 plain sockets: in another network namespace"));
-	/* a second one has nothing to do */
-	r = RUN("--static", l5run(), "--static", kind("alone"), "one");
+				"programs without the library: plain sockets, in another network namespace: 1\n"));
+	EXPECT_EQ(0, text_times(r.err, "that the library saw"));
+	/* a second one has nothing to do, unless the first is not ours */
+	EXPECT_RAN(GOOD, "l5\n", RUN("--static", l5run(), "--static",
+				     "--require", kind("alone"), "one"));
+	EXPECT_RAN(GOOD, "l5\n", RUN("--static", l5run(), kind("alone"),
+				     "one"));
+	r = RUN("--static", "/usr/bin/env", "-u", "L5_STATIC", l5run(),
+		"--static", kind("alone"), "one");
 	EXPECT_EQ(GOOD, r.status);
-	EXPECT_STREQ("l5\n", r.out);
 	EXPECT_EQ(1, text_times(r.err,
-				"another process answers for socket() already"));
-	r = RUN("--static", l5run(), "--static", "--require", kind("alone"));
+				"another process answers for system calls already"));
+	r = RUN("--static", "/usr/bin/env", "-u", "L5_STATIC", l5run(),
+		"--static", "--require", kind("alone"));
 	EXPECT_EQ(125, r.status);
 	r = RUN("--static=sometimes", "true");
 	EXPECT_EQ(125, r.status);

@@ -40,6 +40,16 @@
 /* epoll asks the kernel every so many microseconds at least; for tests */
 #define L5_ENV_ASK	"L5_ASK_US"
 
+/* Set by l5run --static: what cannot be preloaded into is supervised. */
+#define L5_ENV_STATIC	"L5_STATIC"
+
+/*
+ * The fourth argument of a socket() that is not for the supervisor: socket()
+ * has three, and the kernel does not look at it. The preload library has
+ * decided by then, by rules that the supervisor may not know.
+ */
+#define L5_LEAVE	0x4c355f4c65617665ul
+
 #define L5_PRELOAD_NAME	"libl5preload.so"
 /* The same for --mode=socket, and nothing but that. */
 #define L5_SOCKET_NAME	"libl5socket.so"

@@ -373,7 +373,8 @@ EXPORT int socket(int af, int type, int protocol)
 			return made(fd, 0);
 	}
 	/* a program that knows AF_L5 may ask for it itself */
-	return made(syscall(SYS_socket, af, type, protocol), af != family);
+	return made(syscall(SYS_socket, af, type, protocol, L5_LEAVE),
+		    af != family);
 }
 
 /* Options that would be set in vain, or refused, on any but the bootstrap. */

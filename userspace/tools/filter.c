@@ -70,12 +70,13 @@ static int add_rules(scmp_filter_ctx ctx, unsigned int sockets)
 			continue;
 		for (p = protocols_of(l5_sockets[i].af); *p >= 0; p++) {
 			ret = seccomp_rule_add(ctx, SCMP_ACT_NOTIFY,
-				SCMP_SYS(socket), 3,
+				SCMP_SYS(socket), 4,
 				SCMP_A0(SCMP_CMP_MASKED_EQ, INT_BITS,
 					l5_sockets[i].af),
 				SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_BITS,
 					SOCK_STREAM),
-				SCMP_A2(SCMP_CMP_MASKED_EQ, INT_BITS, *p));
+				SCMP_A2(SCMP_CMP_MASKED_EQ, INT_BITS, *p),
+				SCMP_A3(SCMP_CMP_NE, L5_LEAVE));
 			if (ret)
 				return ret;
 		}

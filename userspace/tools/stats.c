@@ -358,7 +358,7 @@ static struct l5_stats_proc *copy_of(int i)
 	return &p;
 }
 
-static void print_all(void)
+static void print_all(bool supervised)
 {
 	struct l5_stats_sock rest, sum;
 	struct l5_stats_proc *p;
@@ -377,7 +377,7 @@ static void print_all(void)
 		sum_up(p, &sum);
 		add_sock(&rest, &sum);
 	}
-	if (!n)
+	if (!n && !supervised)
 		fprintf(stderr,
 			"l5run: no process used a stream socket of AF_L5 that the library saw\n");
 	if (n > PROCS_SHOWN) {
@@ -394,9 +394,10 @@ static void print_all(void)
 
 static void print(bool counts)
 {
-	supervise_print();
+	bool supervised = supervise_print();
+
 	if (counts)
-		print_all();
+		print_all(supervised);
 	else
 		fprintf(stderr,
 			"l5run: nothing was counted: see /proc/net/l5 for sockets, /proc/net/l5_stat for sums\n");

@@ -24,11 +24,14 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,6 +46,9 @@
 
 /* A worker that ends at once is not made again more often than so. */
 #define RESTART_US	10000
+
+/* Without a call for so long what is remembered of tasks is given up. */
+#define IDLE_MS		1000
 
 enum {
 	NOTICE_MAX = 1024,	/* what the kernel may make of a notice */
@@ -79,7 +85,8 @@ static void say(const struct target *t, const char *how)
 		const char *how;
 	} said[SAID_MAX];
 	static unsigned int turn;
-	int i;
+	char line[512];
+	int i, n;
 
 	if (!what->verbose)
 		return;
@@ -90,12 +97,17 @@ static void say(const struct target *t, const char *how)
 	said[turn].how = how;
 	turn = (turn + 1) % SAID_MAX;
 	if (how == is_made)
-		dprintf(STDERR_FILENO, "l5run: pid %d %s: sockets are %s\n",
-			t->pid, t->name, how);
+		n = snprintf(line, sizeof(line),
+			     "l5run: pid %d %s: sockets are %s\n", t->pid,
+			     t->name, how);
 	else
-		dprintf(STDERR_FILENO,
-			"l5run: pid %d %s: no AF_L5 socket (%s): plain sockets are used\n",
-			t->pid, t->name, how);
+		n = snprintf(line, sizeof(line),
+			     "l5run: pid %d %s: no AF_L5 socket (%s): plain sockets are used\n",
+			     t->pid, t->name, how);
+	/* a line is lost if nobody reads, or all programs would wait for that */
+	if (send(STDERR_FILENO, line, n, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
+	    errno == ENOTSOCK)
+		n = write(STDERR_FILENO, line, n);
 }
 
 static void count_left(const char *why)
@@ -255,8 +267,13 @@ static void work(void)
 		let_go_on(call->id);
 	for (;;) {
 		memset(&shared->taken, 0, sizeof(shared->taken));
-		if (poll(&p, 1, -1) < 0)
+		switch (poll(&p, 1, IDLE_MS)) {
+		case 0:
+			target_forget();
+			/* fallthrough */
+		case -1:
 			continue;
+		}
 		if (!(p.revents & POLLIN)) {
 			if (p.revents)
 				return;
@@ -336,6 +353,33 @@ static int receive_fd(int sock)
 	return fd;
 }
 
+/*
+ * Standard error, if it is for us as well, so that a write to it does not wait:
+ * a pipe or a terminal is opened once more, since the mode of the program's is
+ * not to change. A socket but AF_UNIX's may be what a service speaks to.
+ */
+static bool open_stderr(void)
+{
+	int fd, domain = AF_UNSPEC;
+	socklen_t len = sizeof(domain);
+	struct stat st;
+
+	if (fstat(STDERR_FILENO, &st))
+		return false;
+	if (S_ISSOCK(st.st_mode))
+		return !getsockopt(STDERR_FILENO, SOL_SOCKET, SO_DOMAIN,
+				   &domain, &len) && domain == AF_UNIX;
+	if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
+		return true;
+	fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY |
+		  O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	dup2(fd, STDERR_FILENO);
+	close(fd);
+	return true;
+}
+
 /* Nothing that the program has open is to stay open because of us. */
 static int let_go(int sock)
 {
@@ -347,7 +391,7 @@ static int let_go(int sock)
 	if (null >= 0) {
 		dup2(null, STDIN_FILENO);
 		dup2(null, STDOUT_FILENO);
-		if (!what->verbose)
+		if (!what->verbose || !open_stderr())
 			dup2(null, STDERR_FILENO);
 	}
 	dup2(sock, STDERR_FILENO + 1);
@@ -364,9 +408,15 @@ static int let_go(int sock)
  */
 static void supervisor(int sock)
 {
+	struct rlimit files;
 	sigset_t all;
 
 	setsid();
+	/* for what is kept open of tasks */
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	signal(SIGCHLD, SIG_DFL);
@@ -429,8 +479,22 @@ static bool is_admin(void)
 	       caps[0].effective & 1u << CAP_SYS_ADMIN;
 }
 
+/*
+ * Of a process 1, and of one that wants orphans, the supervisor would be a
+ * child, and a program that waits for all of its children waits for it.
+ */
+static bool gets_orphans(void)
+{
+	int reaper = 0;
+
+	return getpid() == 1 ||
+	       (!prctl(PR_GET_CHILD_SUBREAPER, &reaper, 0, 0, 0) && reaper);
+}
+
 bool supervise_is_free(void)
 {
+	if (gets_orphans())
+		return false;
 	return is_admin() || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
 }
 
@@ -439,7 +503,7 @@ static const char *why_not(int error)
 	static char text[64];
 
 	if (error == EBUSY)
-		return "another process answers for socket() already";
+		return "another process answers for system calls already";
 	snprintf(text, sizeof(text), "no filter of system calls: %s",
 		 strerror(error));
 	return text;
@@ -469,7 +533,9 @@ const char *supervise_start(const struct supervise *s)
 	listener = filter_install(s->sockets);
 	if (listener < 0) {
 		close(sock);
-		return why_not(-listener);
+		/* a supervisor of ours that there is serves us, too */
+		return listener == -EBUSY && getenv(L5_ENV_STATIC) ? NULL :
+		       why_not(-listener);
 	}
 	send_fd(sock, listener);
 	/* the filter stays, and needs a listener: this cannot be undone */
@@ -477,20 +543,24 @@ const char *supervise_start(const struct supervise *s)
 		errx(EXIT_SELF, "the supervisor has died");
 	close(listener);
 	close(sock);
+	if (setenv(L5_ENV_STATIC, "1", 1))
+		err(EXIT_SELF, "setenv %s", L5_ENV_STATIC);
 	return NULL;
 }
 
-void supervise_print(void)
+bool supervise_print(void)
 {
 	int i;
 
 	if (!shared)
-		return;
-	fprintf(stderr,
-		"l5run: programs without the library: %" PRIu64 " sockets of AF_L5\n",
-		shared->made);
+		return false;
+	if (shared->made)
+		fprintf(stderr,
+			"l5run: programs without the library: sockets of AF_L5: %" PRIu64 "\n",
+			shared->made);
 	for (i = 0; i < REASONS_MAX && shared->left[i].n; i++)
 		fprintf(stderr,
-			"l5run: programs without the library: %" PRIu64 " plain sockets: %s\n",
-			shared->left[i].n, shared->left[i].why);
+			"l5run: programs without the library: plain sockets, %s: %" PRIu64 "\n",
+			shared->left[i].why, shared->left[i].n);
+	return shared->made;
 }

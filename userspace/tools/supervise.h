@@ -34,7 +34,8 @@ struct supervise {
  * supervise_is_free() - can a filter be had that changes nothing else?
  *
  * A task without CAP_SYS_ADMIN gives up that programs which it executes become
- * another user, unless it has done so before.
+ * another user, unless it has done so before; and a process that is given
+ * orphans gets the supervisor for a child.
  */
 bool supervise_is_free(void);
 
@@ -54,7 +55,9 @@ const char *supervise_start(const struct supervise *what);
  * supervise_print() - say on stderr what the supervisor has done
  *
  * Nothing if there is none.
+ *
+ * Return: whether it has made a socket.
  */
-void supervise_print(void);
+bool supervise_print(void);
 
 #endif /* L5_TOOLS_SUPERVISE_H */

@@ -18,85 +18,6 @@
 /* Of /proc/PID/status, whose line of groups may be long. */
 #define STATUS_MAX	16384
 
-/*
- * The files of tasks that were looked at are kept open, since to look for them
- * takes longer than to read them. They are the task's for good: of one that has
- * ended, whatever has its number now, they give ESRCH.
- */
-struct files {
-	pid_t pid;	/* 0: this process */
-	int dir;
-	int status;
-	int cgroup;
-	int label;	/* -1: no security module has labels */
-};
-
-static struct files own_files = { .dir = -1 };
-static struct files kept[TARGET_FILES];
-static unsigned int n_kept, turn;
-
-static void close_files(struct files *f)
-{
-	close(f->status);
-	close(f->cgroup);
-	if (f->label >= 0)
-		close(f->label);
-	close(f->dir);
-	f->dir = -1;
-}
-
-static bool open_files(struct files *f, pid_t pid)
-{
-	char path[32] = "/proc/self";
-
-	if (pid)
-		snprintf(path, sizeof(path), "/proc/%d", pid);
-	f->pid = pid;
-	f->dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (f->dir < 0)
-		return false;
-	f->status = openat(f->dir, "status", O_RDONLY | O_CLOEXEC);
-	f->cgroup = openat(f->dir, "cgroup", O_RDONLY | O_CLOEXEC);
-	f->label = openat(f->dir, "attr/current", O_RDONLY | O_CLOEXEC);
-	if (f->status >= 0 && f->cgroup >= 0 &&
-	    (f->label >= 0 || errno == ENOENT || errno == EINVAL))
-		return true;
-	close_files(f);
-	return false;
-}
-
-static struct files *find_files(pid_t pid)
-{
-	unsigned int i;
-
-	if (!pid)
-		return own_files.dir >= 0 ? &own_files : NULL;
-	for (i = 0; i < n_kept; i++)
-		if (kept[i].pid == pid && kept[i].dir >= 0)
-			return &kept[i];
-	return NULL;
-}
-
-/* In place of those that were opened first. NULL: the task is not in /proc. */
-static struct files *new_files(pid_t pid)
-{
-	struct files *f = &own_files;
-
-	if (pid && n_kept < TARGET_FILES) {
-		f = &kept[n_kept];
-	} else if (pid) {
-		f = &kept[turn];
-		turn = (turn + 1) % TARGET_FILES;
-		if (f->dir >= 0)
-			close_files(f);
-	}
-	if (!open_files(f, pid))
-		return NULL;
-	if (pid && f == &kept[n_kept])
-		n_kept++;
-	return f;
-}
-
 /* The whole of a file, as a string; false: not, or it is longer. */
 static bool read_text(int fd, char *text, size_t size)
 {
@@ -124,6 +45,153 @@ static const char *line_of(const char *text, const char *name)
 			return text + len;
 	}
 	return NULL;
+}
+
+/*
+ * The files of tasks that were looked at are kept open, since to look for them
+ * takes longer than to read them. They are the task's for good: of one that has
+ * ended, whatever has its number now, they give ESRCH.
+ */
+struct files {
+	pid_t pid;	/* 0: this process */
+	int dir;
+	int status;
+	int cgroup;
+	int label;	/* -1: no security module has labels */
+	int sockcreate;	/* the label of its sockets, if that is another */
+};
+
+static struct files own_files = { .dir = -1 };
+static struct files kept[TARGET_FILES];
+static unsigned int n_kept, turn;
+
+static void close_one(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void close_files(struct files *f)
+{
+	close_one(f->status);
+	close_one(f->cgroup);
+	close_one(f->label);
+	close_one(f->sockcreate);
+	close_one(f->dir);
+	f->dir = -1;
+}
+
+static int open_at(int dir, const char *name)
+{
+	return openat(dir, name, O_RDONLY | O_CLOEXEC);
+}
+
+/* A file that is there only if a security module has it: -2 is an error. */
+static int open_label(int dir, const char *name)
+{
+	int fd = open_at(dir, name);
+
+	return fd >= 0 || errno == ENOENT || errno == EINVAL ? fd : -2;
+}
+
+/*
+ * /proc, if it has the numbers of processes that we have. What is mounted there
+ * may be of another PID namespace: of one around ours it shows us with two
+ * numbers, of one in ours, or beside it, not at all.
+ */
+static int open_proc(void)
+{
+	int dir = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC), fd, pid = 0;
+	char text[STATUS_MAX];
+	const char *line = NULL;
+	int end = 0;
+
+	if (dir < 0)
+		return -1;
+	fd = open_at(dir, "self/status");
+	if (fd >= 0 && read_text(fd, text, sizeof(text)))
+		line = line_of(text, "NSpid:");
+	close_one(fd);
+	if (line && sscanf(line, "%d%n", &pid, &end) == 1 &&
+	    line[end] == '\n' && pid == getpid())
+		return dir;
+	close(dir);
+	return -1;
+}
+
+static bool open_files(struct files *f, pid_t pid)
+{
+	int proc = open_proc();
+	char name[16] = "self";
+
+	*f = (struct files){ pid, -1, -1, -1, -1, -1 };
+	if (proc < 0)
+		return false;
+	if (pid)
+		snprintf(name, sizeof(name), "%d", pid);
+	f->dir = openat(proc, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	close(proc);
+	if (f->dir < 0)
+		return false;
+	f->status = open_at(f->dir, "status");
+	f->cgroup = open_at(f->dir, "cgroup");
+	f->label = open_label(f->dir, "attr/current");
+	f->sockcreate = open_label(f->dir, "attr/sockcreate");
+	if (f->status >= 0 && f->cgroup >= 0 && f->label > -2 &&
+	    f->sockcreate > -2)
+		return true;
+	close_files(f);
+	return false;
+}
+
+void target_forget(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < n_kept; i++)
+		if (kept[i].dir >= 0)
+			close_files(&kept[i]);
+	n_kept = 0;
+	turn = 0;
+	if (own_files.dir >= 0)
+		close_files(&own_files);
+}
+
+static struct files *find_files(pid_t pid)
+{
+	unsigned int i;
+
+	if (!pid)
+		return own_files.dir >= 0 ? &own_files : NULL;
+	for (i = 0; i < n_kept; i++)
+		if (kept[i].pid == pid && kept[i].dir >= 0)
+			return &kept[i];
+	return NULL;
+}
+
+/* In place of those that were opened first. NULL: the task is not in /proc. */
+static struct files *new_files(pid_t pid)
+{
+	struct files *f = &own_files;
+
+	if (pid && n_kept < TARGET_FILES) {
+		f = &kept[n_kept];
+	} else if (pid) {
+		f = &kept[turn];
+		turn = (turn + 1) % TARGET_FILES;
+		if (f->dir >= 0)
+			close_files(f);
+	}
+	if (!open_files(f, pid)) {
+		/* there may be no more descriptors */
+		target_forget();
+		f = pid ? kept : &own_files;
+		if (!open_files(f, pid))
+			return NULL;
+	}
+	if (pid && f == &kept[n_kept])
+		n_kept++;
+	return f;
 }
 
 /* The last of the four numbers is what files are made by. */
@@ -167,6 +235,8 @@ static const char *read_status(struct target *t, int fd)
 	    !parse_id(text, "Uid:", &t->uid) ||
 	    !parse_id(text, "Gid:", &t->gid))
 		return "its status is not understood";
+	/* until more is known */
+	sscanf(text, "Name:\t%255[^\n]", t->name);
 	if (!parse_groups(t, line_of(text, "Groups:")))
 		return "it has many groups";
 	return NULL;
@@ -183,11 +253,13 @@ static bool read_namespace(struct target *t, int dir)
 }
 
 /* Without a security module that has labels there is nothing to be read. */
-static bool read_label(struct target *t, int fd)
+static bool read_label(int fd, char *label)
 {
-	t->label[0] = '\0';
-	return fd < 0 || read_text(fd, t->label, sizeof(t->label)) ||
-	       errno == EINVAL;
+	label[0] = '\0';
+	if (fd < 0 || read_text(fd, label, TARGET_NAME))
+		return true;
+	label[0] = '\0';
+	return errno == EINVAL;
 }
 
 static bool read_program(struct target *t, int dir)
@@ -225,7 +297,8 @@ static const char *read_all(struct target *t, const struct files *f,
 		return "its network namespace may not be looked at";
 	if (!read_text(f->cgroup, t->cgroup, sizeof(t->cgroup)))
 		return "its control group cannot be read";
-	if (!read_label(t, f->label))
+	if (!read_label(f->label, t->label) ||
+	    !read_label(f->sockcreate, t->sockcreate))
 		return "its security label may not be read";
 	if (program && !read_program(t, f->dir))
 		return "its program may not be looked at";
@@ -244,7 +317,8 @@ const char *target_read(struct target *t, pid_t pid, bool program)
 		close_files(f);
 	}
 	f = new_files(pid);
-	return f ? read_all(t, f, program) : "it is not in /proc";
+	return f ? read_all(t, f, program) :
+		   "it cannot be looked at in /proc";
 }
 
 const char *target_differs(const struct target *t, const struct target *own)
@@ -253,7 +327,8 @@ const char *target_differs(const struct target *t, const struct target *own)
 		return "in another network namespace";
 	if (strcmp(t->cgroup, own->cgroup))
 		return "in another control group";
-	if (strcmp(t->label, own->label))
+	if (strcmp(t->label, own->label) ||
+	    strcmp(t->sockcreate, own->sockcreate))
 		return "with another security label";
 	/* ours is the one more */
 	if (t->filters != own->filters + 1)

@@ -20,7 +20,7 @@ enum {
 	/* more supplementary groups, or a longer name, are not looked at */
 	TARGET_GROUPS = 64,
 	TARGET_NAME = 4096,
-	/* tasks that are remembered, with four descriptors each */
+	/* tasks that are remembered, with five descriptors each */
 	TARGET_FILES = 64,
 };
 
@@ -35,6 +35,7 @@ enum {
  * @net: inode of its network namespace
  * @cgroup: as /proc has it
  * @label: of the security modules, as /proc has it; "" if none has one
+ * @sockcreate: of its sockets, if it has said another
  * @exe: path of the program, only if asked for
  * @name: what it was called by, likewise
  */
@@ -48,6 +49,7 @@ struct target {
 	ino_t net;
 	char cgroup[TARGET_NAME];
 	char label[TARGET_NAME];
+	char sockcreate[TARGET_NAME];
 	char exe[PATH_MAX];
 	char name[256];
 };
@@ -61,6 +63,13 @@ struct target {
  * Return: NULL, or in words what could not be looked at.
  */
 const char *target_read(struct target *t, pid_t pid, bool program);
+
+/**
+ * target_forget() - close what is kept open of tasks that were looked at
+ *
+ * Until then nobody can unmount /proc.
+ */
+void target_forget(void);
 
 /**
  * target_differs() - would a socket that we make be another than the task's?
