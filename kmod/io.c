@@ -17,6 +17,7 @@
 
 #include <asm/ioctls.h>
 
+#include "answer.h"
 #include "bootstrap.h"
 #include "connect.h"
 #include "defer.h"
@@ -26,7 +27,6 @@
 #include "link.h"
 #include "lock.h"
 #include "map.h"
-#include "opts.h"
 #include "ring.h"
 #include "state.h"
 #include "transport.h"
@@ -67,50 +67,6 @@ static bool l5_tx_ready(struct l5_sock *l5)
 	return l5_tx_ended(l5) || l5_ring_writable(l5);
 }
 
-/**
- * l5_boot_use() - before the bootstrap gets a call
- * @l5: the socket
- *
- * The bootstrap is to know what its owner knows.
- *
- * Context: may sleep.
- */
-void l5_boot_use(struct l5_sock *l5)
-{
-	l5_boot_error(l5);
-	l5_boot_borrow(l5);
-	l5_opts_push(l5);
-	if (unlikely(READ_ONCE(l5->conn)) && l5_state(l5) == L5_BASE)
-		l5_connect_settle(l5);
-}
-
-/*
- * Have the bootstrap make a call, with the errors that it gives counted as
- * given by its owner too.
- */
-static int l5_boot_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
-{
-	int ret;
-
-	l5_boot_use(l5);
-	ret = l5->boot->ops->sendmsg(l5->boot, msg, len);
-	l5_boot_error(l5);
-	return ret;
-}
-
-static int l5_boot_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
-			   int flags)
-{
-	int ret;
-
-	l5_boot_use(l5);
-	ret = l5->boot->ops->recvmsg(l5->boot, msg, len, flags);
-	if (ret > 0 && l5->bops->received)
-		l5->bops->received(l5, msg);
-	l5_boot_error(l5);
-	return ret;
-}
-
 /* While connecting, a call that may block waits for the outcome, as in TCP. */
 static int l5_connecting(struct l5_sock *l5, bool nonblock, long timeo)
 {
@@ -125,16 +81,6 @@ static int l5_rings_send_check(struct l5_sock *l5, struct msghdr *msg)
 	if (msg->msg_flags & MSG_OOB)
 		return -EOPNOTSUPP;
 	return l5->bops->send_check(l5, msg);
-}
-
-/*
- * A reset is told once, although it may be noticed in more than one place: the
- * task that takes back the rings knows of it before the bootstrap does, and if
- * both ends are revoked, each is also reset by the other.
- */
-static bool l5_reset_told(struct l5_sock *l5)
-{
-	return test_and_set_bit(L5_END_TOLD, &l5_own(l5)->flags);
 }
 
 /*
@@ -236,22 +182,7 @@ ended:
 		l5_stopped(l5);
 		return 0;
 	}
-	l5_boot_error(l5);
-	if (!READ_ONCE(l5->boot->sk->sk_err) && READ_ONCE(l5->sk.sk_err))
-		return sock_error(&l5->sk);
-	/* cut off, and the bootstrap is about to hear of it */
-	if (test_bit(L5_END_CUT, &l5_own(l5)->flags) &&
-	    !READ_ONCE(l5->boot->sk->sk_err) &&
-	    !(READ_ONCE(l5->boot->sk->sk_shutdown) & SEND_SHUTDOWN) &&
-	    !l5_reset_told(l5))
-		return -ECONNRESET;
-	err = sk_stream_error(l5->boot->sk, msg->msg_flags, -EPIPE);
-	if (err == -ECONNRESET && l5_reset_told(l5))
-		err = sk_stream_error(l5->boot->sk, msg->msg_flags, -EPIPE);
-	else if (err != -EPIPE)
-		set_bit(L5_END_TOLD, &l5_own(l5)->flags);
-	l5_boot_error(l5);
-	return err;
+	return l5_tx_answer(l5, msg->msg_flags);
 }
 
 /*
@@ -408,53 +339,6 @@ long l5_wait_carrier(struct l5_sock *l5, long timeo)
 	return l5_defer_recv(l5, timeo) ?: l5_wait_decided(l5, timeo);
 }
 
-/*
- * The ring is empty, and there were signs of an end: what is the answer?
- * Return: as recvmsg(), -EAGAIN if it was no end, and the signs are gone.
- */
-static int l5_rings_rx_end(struct l5_sock *l5, struct msghdr *msg, size_t len,
-			   int flags)
-{
-	int n;
-
-	if (test_bit(L5_END_KEPT, &l5_own(l5)->flags))
-		return -EPIPE;
-	/* the bootstrap gives any other error: if one is missing here, even for
-	 * a moment, l5_boot_error() takes it for one that a program has had
-	 */
-	if (READ_ONCE(l5->sk.sk_err) == EPROTO) {
-		n = sock_error(&l5->sk);
-		if (n)
-			return n;
-	}
-	n = l5_link_rx_end(l5);
-	if (n)
-		return n;
-	n = l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
-	if (n == -ECONNRESET && l5_reset_told(l5))
-		return 0;
-	/*
-	 * A revoked connection ends by an error, the bootstrap's or that of the
-	 * RST that is on its way; also if TCP has the peer's FIN already, for
-	 * there were records before it.
-	 */
-	if (test_bit(L5_END_REVOKED, &l5_own(l5)->flags)) {
-		if (!n || n == -EAGAIN)
-			return l5_reset_told(l5) ? 0 : -ECONNRESET;
-		set_bit(L5_END_TOLD, &l5_own(l5)->flags);
-		return n;
-	}
-	if (n != -EAGAIN)
-		return n;
-	if (test_bit(L5_END_RCV_SHUTDOWN, &l5_own(l5)->flags))
-		return 0;
-	/* disconnected meanwhile, and connected to another peer */
-	if (!l5_rx_rings(l5))
-		return -ECONNRESET;
-	/* there was an error after which TCP goes on; another task took it */
-	return sock_error(&l5->sk) ?: -EAGAIN;
-}
-
 /* Receive @target bytes at least from a ring, or wait up to @timeo jiffies. */
 static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			   int flags, size_t target, long timeo)
@@ -513,7 +397,7 @@ static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			return done;
 		}
 		if (ended) {
-			n = l5_rings_rx_end(l5, msg, len, flags);
+			n = l5_rx_answer(l5, msg, len, flags);
 			if (n == -EAGAIN)
 				n = l5_again(&rounds, &timeo) ?: 1;
 			if (n <= 0)

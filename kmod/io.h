@@ -13,6 +13,5 @@ int l5_sock_ioctl(struct sock *sk, int cmd, int *answer);
 int l5_compat_ioctl(struct socket *sock, unsigned int cmd, unsigned long arg);
 #endif
 long l5_wait_carrier(struct l5_sock *l5, long timeo);
-void l5_boot_use(struct l5_sock *l5);
 
 #endif /* L5_KMOD_IO_H */

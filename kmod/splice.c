@@ -11,6 +11,7 @@
 #include <linux/splice.h>
 #include <linux/uio.h>
 
+#include "answer.h"
 #include "bootstrap.h"
 #include "connect.h"
 #include "io.h"
