@@ -72,8 +72,9 @@ int l5_accept(struct socket *sock, struct socket *newsock, L5_ACCEPT_ARGS)
 	if (!l5)
 		return -ENOBUFS;
 	l5->bops = listener->bops;
-	l5->sk.sk_type = SOCK_STREAM;
-	err = sock_create_lite(listener->boot->sk->sk_family, SOCK_STREAM,
+	l5->sk.sk_type = listener->sk.sk_type;
+	err = sock_create_lite(listener->boot->sk->sk_family,
+			       listener->boot->sk->sk_type,
 			       listener->boot->sk->sk_protocol, &boot);
 	if (err)
 		goto err_sock;

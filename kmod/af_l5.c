@@ -85,34 +85,49 @@ static int l5_release(struct socket *sock)
 	return 0;
 }
 
-static const struct proto_ops l5_ops = {
-	.owner		= THIS_MODULE,
-	.release	= l5_release,
-	.bind		= l5_bind,
-	.connect	= l5_connect,
-	.socketpair	= l5_socketpair,
-	.accept		= l5_accept,
-	.getname	= l5_getname,
-	.poll		= l5_poll,
-	.ioctl		= l5_ioctl,
 #ifdef CONFIG_COMPAT
-	.compat_ioctl	= l5_compat_ioctl,
+#define L5_OPS_COMPAT	.compat_ioctl	= l5_compat_ioctl,
+#else
+#define L5_OPS_COMPAT
 #endif
-	.gettstamp	= sock_gettstamp,
-	.listen		= l5_listen,
-	.shutdown	= l5_shutdown,
-	.setsockopt	= l5_setsockopt,
-	.getsockopt	= l5_getsockopt,
-	.sendmsg	= l5_sendmsg,
-	.recvmsg	= l5_recvmsg,
-	.set_rcvlowat	= l5_set_rcvlowat,
-	.mmap		= l5_mmap,
+
+#define L5_OPS								\
+	.owner		= THIS_MODULE,					\
+	.release	= l5_release,					\
+	.bind		= l5_bind,					\
+	.connect	= l5_connect,					\
+	.socketpair	= l5_socketpair,				\
+	.accept		= l5_accept,					\
+	.getname	= l5_getname,					\
+	.poll		= l5_poll,					\
+	.ioctl		= l5_ioctl,					\
+	L5_OPS_COMPAT							\
+	.gettstamp	= sock_gettstamp,				\
+	.listen		= l5_listen,					\
+	.shutdown	= l5_shutdown,					\
+	.setsockopt	= l5_setsockopt,				\
+	.getsockopt	= l5_getsockopt,				\
+	.sendmsg	= l5_sendmsg,					\
+	.recvmsg	= l5_recvmsg,					\
+	.set_rcvlowat	= l5_set_rcvlowat,				\
+	.mmap		= l5_mmap
+
+static const struct proto_ops l5_ops = {
+	L5_OPS,
 #if L5_OLD_SPLICE
 	.sendpage	= l5_sendpage,
 #else
 	.splice_eof	= l5_splice_eof,
 #endif
 	.splice_read	= l5_splice_read,
+};
+
+/* Messages are not spliced but received and sent. */
+static const struct proto_ops l5_packet_ops = {
+	L5_OPS,
+#if L5_OLD_SPLICE
+	.sendpage	= sock_no_sendpage,
+#endif
 };
 
 static const struct l5_boot_ops *const l5_families[L5PROTO_MAX] = {
@@ -132,12 +147,14 @@ static int l5_create(struct net *net, struct socket *sock, int protocol,
 
 	if (READ_ONCE(l5_refuse))
 		return -EAFNOSUPPORT;
-	if (sock->type != SOCK_STREAM)
+	if (sock->type != SOCK_STREAM && sock->type != SOCK_SEQPACKET)
 		return -ESOCKTNOSUPPORT;
 	if (protocol < 0)
 		return -EINVAL;
 	if (protocol >= L5PROTO_MAX)
 		return -EPROTONOSUPPORT;
+	if (sock->type == SOCK_SEQPACKET && !l5_families[protocol]->packets)
+		return -ESOCKTNOSUPPORT;
 
 	l5 = l5_sock_alloc(net, sock, kern);
 	if (!l5)
@@ -150,7 +167,7 @@ static int l5_create(struct net *net, struct socket *sock, int protocol,
 		sock_put(&l5->sk);
 		return err;
 	}
-	sock->ops = &l5_ops;
+	sock->ops = l5_packets(l5) ? &l5_packet_ops : &l5_ops;
 	l5_custom_sockopt(sock);
 	l5_net_add(l5);
 	return 0;

@@ -294,7 +294,7 @@ int l5_boot_create(struct l5_sock *l5, struct net *net, int kern)
 	int err;
 
 	/* not a kernel socket: it holds its namespace as the program's would */
-	err = __sock_create(net, l5->bops->family, SOCK_STREAM, 0,
+	err = __sock_create(net, l5->bops->family, l5->sk.sk_type, 0,
 			    &boot, kern);
 	if (err)
 		return err;

@@ -27,6 +27,7 @@
  *	looks into the socket for that
  * @grows: buffers grow while nobody reads, so rings do, see grow.c
  * @whole: splice() into a pipe is a receive that waits by SPLICE_F_NONBLOCK
+ * @packets: there are sockets of SOCK_SEQPACKET
  * @create: a bootstrap was made. Context: process
  * @judge: see l5_boot_judge()
  * @why_not: a reason of the family's own not to offer rings. Context: any
@@ -86,6 +87,7 @@ struct l5_boot_ops {
 	bool told;
 	bool grows;
 	bool whole;
+	bool packets;
 	void (*create)(struct l5_sock *l5);
 	int (*judge)(struct l5_sock *l5, int what, struct l5_sockaddr *addr,
 		     int len);

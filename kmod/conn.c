@@ -441,7 +441,10 @@ void l5_conn_meet(struct l5_conn *conn, struct l5_sock *server)
 	/* the owners know of options that were set a moment ago */
 	const struct sock *client = &conn->client->sk;
 	u32 size = conn->end[L5_CLIENT].size;
+	int i;
 
+	for (i = 0; i < 2; i++)
+		conn->end[i].packets = l5_packets(server);
 	/* the client's ring may have bytes in it */
 	if (!size)
 		size = l5_ring_size(conn->client->ln, client, &server->sk);

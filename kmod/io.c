@@ -27,6 +27,7 @@
 #include "link.h"
 #include "lock.h"
 #include "map.h"
+#include "packet.h"
 #include "ring.h"
 #include "state.h"
 #include "transport.h"
@@ -210,6 +211,8 @@ static int l5_zerocopy_sendmsg(struct l5_sock *l5, struct msghdr *msg,
 
 static int l5_rings_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 {
+	if (unlikely(l5_packets(l5)))
+		return l5_packet_sendmsg(l5, msg, len);
 	if (unlikely(msg->msg_flags & MSG_ZEROCOPY) && len && !msg->msg_ubuf &&
 	    sock_flag(&l5->sk, SOCK_ZEROCOPY))
 		return l5_zerocopy_sendmsg(l5, msg, len);
@@ -228,6 +231,9 @@ static int l5_rings_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 static bool l5_send_nothing(struct l5_sock *l5, const struct msghdr *msg)
 {
 	if (l5_state(l5) != L5_RINGS)
+		return false;
+	/* to a socket of messages it is one */
+	if (l5_packets(l5) && !(msg->msg_flags & L5_MSG_BELL))
 		return false;
 	l5_ring_owed(l5);
 	if (l5->conn->link->flush)
@@ -415,6 +421,8 @@ static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 static int l5_rings_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			    int flags)
 {
+	if (unlikely(l5_packets(l5)))
+		return l5_packet_recvmsg(l5, msg, len, flags);
 	return l5_ring_recvmsg(l5, msg, len, flags,
 			       sock_rcvlowat(&l5->sk, flags & MSG_WAITALL, len),
 			       sock_rcvtimeo(&l5->sk, flags & MSG_DONTWAIT));

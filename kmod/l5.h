@@ -216,6 +216,7 @@ struct l5_pages {
  * @lent: of these, the pages that the other end's payer was granted when it
  *	mapped them
  * @lent_pages: of @npages, those that the other end's payer pays for
+ * @packets: a record of this ring is a message, and may be empty
  * @late_key: not 0: another host writes this ring, with L5_NOTIFY_ONE
  * @unread: what is known about its unread bytes, see unread.c; NULL until there
  *	were many records to count, then there until the end
@@ -280,6 +281,7 @@ struct l5_end {
 	u32 granted;
 	u32 lent;
 	u32 lent_pages;
+	bool packets;
 	u64 late_key;
 	struct l5_unread *unread;
 	struct l5_spill *spill;
@@ -561,6 +563,12 @@ static inline struct l5_sock *l5_owner(const struct sock *bsk)
 	struct l5_tag *tag = l5_tag_get(bsk, &l5_tag_owner);
 
 	return tag ? container_of(tag, struct l5_sock, owner) : NULL;
+}
+
+/* Are its records messages (SOCK_SEQPACKET)? */
+static inline bool l5_packets(const struct l5_sock *l5)
+{
+	return l5->sk.sk_type == SOCK_SEQPACKET;
 }
 
 static inline struct l5_end *l5_own(const struct l5_sock *l5)

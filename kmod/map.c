@@ -438,8 +438,8 @@ static int l5_map_able(struct l5_sock *l5)
 {
 	switch (l5_state(l5)) {
 	case L5_RINGS:
-		/* only system calls know this form of a record */
-		if (l5_peer(l5)->late_key)
+		/* only system calls know these forms of a record */
+		if (l5_packets(l5) || l5_peer(l5)->late_key)
 			return -EOPNOTSUPP;
 		return 0;
 	case L5_BASE:

@@ -286,6 +286,76 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 	return len;
 }
 
+/* Is there room for a record, which may be empty, and the header after it? */
+static bool l5_ring_has(const struct l5_prod *p, u32 len)
+{
+	return p->size - l5_prod_used(p) >= l5_rec_size(len) + L5_HDR;
+}
+
+/**
+ * l5_ring_fits() - is there room for a record?
+ * @l5: a socket in state L5_RINGS
+ * @len: of its payload
+ *
+ * Context: any, no lock.
+ */
+bool l5_ring_fits(struct l5_sock *l5, u32 len)
+{
+	const struct l5_prod at = {
+		.tail = l5_load(&l5_own(l5)->ctrl->tx_tail),
+		.head = l5_load(&l5_peer(l5)->ctrl->rx_head),
+		.size = READ_ONCE(l5_own(l5)->size),
+	};
+	u64 starved = READ_ONCE(l5_own(l5)->starved);
+
+	/* no memory until the reader is further */
+	if (starved && at.head >> PAGE_SHIFT < starved)
+		return false;
+	/* nonsense is for the writer to complain of */
+	return l5_prod_used(&at) > at.size || l5_ring_has(&at, len);
+}
+
+/**
+ * l5_ring_write_whole() - publish all there is as one record
+ * @l5: a socket in state L5_RINGS, its tx_lock held, that is never mapped
+ * @from: payload, at most l5_rec_max(); it may be none
+ *
+ * Context: may sleep.
+ * Return: its length, -EAGAIN if there is no room for it, -EFAULT, -ENOBUFS if
+ * there is no memory, -EPROTO if the peer broke the protocol, -EPIPE if the
+ * peer closed meanwhile, and has not read it.
+ */
+ssize_t l5_ring_write_whole(struct l5_sock *l5, struct iov_iter *from)
+{
+	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
+	u32 len = iov_iter_count(from), need = l5_rec_size(len) + L5_HDR;
+	int err;
+
+	lockdep_assert_held(&l5->tx_lock);
+	if (!l5_ring_has(&own->prod, len)) {
+		if (l5_prod_look(&own->prod, peer->ctrl) < 0)
+			return -EPROTO;
+		if (!l5_ring_has(&own->prod, len))
+			return -EAGAIN;
+	}
+	err = l5_ring_have(l5, own, need);
+	if (err < 0)
+		return err;
+	if ((u32)err < need)
+		return -ENOBUFS;
+	err = l5_ring_put(own, from, len);
+	l5_ring_letgo(&own->tx_copy);
+	if (unlikely(err))
+		return err;
+	l5_count(l5, L5_STAT_BYTES_TX, len);
+	l5_link_published(l5->conn, l5->end);
+	/* M, pairs with L, as in l5_ring_write() */
+	if (test_bit(L5_END_CLOSED, &peer->flags) &&
+	    l5_ring_used(l5->conn, l5->end))
+		return -EPIPE;
+	return len;
+}
+
 /**
  * l5_ring_owed() - ring the peer's doorbell for a process that could not
  * @l5: a socket in state L5_RINGS
@@ -491,6 +561,60 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 	return n;
 }
 
+static ssize_t l5_ring_take_whole(struct l5_sock *l5, struct iov_iter *to,
+				  size_t len, bool peek)
+{
+	struct l5_end *own = l5_own(l5), *ring = l5_peer(l5);
+	struct l5_cons *c = &own->cons;
+	u32 whole, part, n;
+	int err;
+
+	lockdep_assert_held(&l5->rx_lock);
+	err = l5_ring_next(ring, c, &own->rx_copy);
+	if (err <= 0)
+		return err ?: -EAGAIN;
+	whole = c->len;
+	part = min_t(size_t, len, whole);
+	n = l5_ring_copy_out(own, ring, c, part, to);
+	if (n < part) {
+		iov_iter_revert(to, n);
+		return l5_ring_short(ring, c->head + L5_HDR + n);
+	}
+	if (l5_ring_spoilt(own)) {
+		iov_iter_revert(to, n);
+		return -ECONNRESET;
+	}
+	if (peek)
+		return whole;
+	l5_cons_take(c, own->ctrl, whole);
+	l5_link_freed(l5);
+	own->rx_bytes += whole;
+	l5_store(&own->ctrl->rx_bytes,
+		 l5_load(&own->ctrl->rx_bytes) + whole);
+	l5_count(l5, L5_STAT_BYTES_RX, whole);
+	return whole;
+}
+
+/**
+ * l5_ring_read_whole() - take a record out of the ring
+ * @l5: a socket in state L5_RINGS, its rx_lock held, that is never mapped
+ * @to: where its payload goes
+ * @len: how much of it at most; the rest is lost
+ * @peek: leave the record in the ring
+ *
+ * Context: may sleep.
+ * Return: length of the record, -EAGAIN if there is none, else as
+ * l5_ring_read().
+ */
+ssize_t l5_ring_read_whole(struct l5_sock *l5, struct iov_iter *to, size_t len,
+			   bool peek)
+{
+	ssize_t n = l5_ring_take_whole(l5, to, len, peek);
+
+	l5_ring_letgo(&l5_own(l5)->rx_copy);
+	return n;
+}
+
 /**
  * l5_ring_walk() - the next record of a walk that takes none
  * @ring: what is read
@@ -506,7 +630,7 @@ ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 int l5_ring_walk(struct l5_end *ring, struct l5_cons *c, u64 start,
 		 struct page **copy)
 {
-	c->empty = c->len ? 0 : c->empty + 1;
+	c->empty = c->len || ring->packets ? 0 : c->empty + 1;
 	if (c->empty > L5_EMPTY_MAX)
 		return -EPROTO;
 	return l5_chain_step(c, start) ? l5_ring_next(ring, c, copy) : 0;

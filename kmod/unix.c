@@ -705,6 +705,7 @@ const struct l5_boot_ops l5_unix_boot = {
 	.name		= "unix",
 	.family		= AF_UNIX,
 	.whole		= true,
+	.packets	= true,
 	.why_not	= l5_unix_why_not,
 	.attach		= l5_unix_attach,
 	.listen		= l5_unix_listen,

@@ -98,6 +98,7 @@ enum fz_kind { FZ_KIND_L5, FZ_KIND_PLAIN, FZ_KIND_ODD };
 #define FZ_PAIR_REUSE	0x20	/* SO_REUSEPORT: more than one */
 #define FZ_PAIR_V4		0x10	/* a client of the other family */
 #define FZ_PAIR_BORN	0x40	/* by socketpair() */
+#define FZ_PAIR_PACKETS	0x80	/* SOCK_SEQPACKET */
 
 /* A lane is a thread, or a process that has copies of all slots. */
 #define FZ_SPAWN_THREAD		0

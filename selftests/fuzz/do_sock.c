@@ -88,11 +88,11 @@ static void small_buffers(int fd)
 }
 
 /* Whatever is at the address may be in the way, so any place will do. */
-static int pair_listen(uint32_t addr, unsigned int kind,
+static int pair_listen(uint32_t addr, int type, unsigned int kind,
 		       struct sockaddr_storage *at, socklen_t *len)
 {
 	uint32_t proto = proto_of(addr);
-	int fd = make(proto, SOCK_STREAM | SOCK_CLOEXEC, kind), one = 1;
+	int fd = make(proto, type | SOCK_CLOEXEC, kind), one = 1;
 
 	if (fd < 0)
 		return -1;
@@ -130,14 +130,15 @@ static long pair_born(const struct fz_call *c, int type)
 
 FZ_DO(pair)
 {
-	int type = SOCK_STREAM | (c->b & FZ_PAIR_NONBLOCK ? SOCK_NONBLOCK : 0);
+	int what = c->b & FZ_PAIR_PACKETS ? SOCK_SEQPACKET : SOCK_STREAM;
+	int type = what | (c->b & FZ_PAIR_NONBLOCK ? SOCK_NONBLOCK : 0);
 	struct sockaddr_storage at;
 	int l, s, n, i;
 	socklen_t len;
 
 	if (c->b & FZ_PAIR_BORN)
 		return pair_born(c, type);
-	l = pair_listen(c->a, c->b & FZ_PAIR_PLAIN_SERVER ? FZ_KIND_PLAIN :
+	l = pair_listen(c->a, what, c->b & FZ_PAIR_PLAIN_SERVER ? FZ_KIND_PLAIN :
 			FZ_KIND_L5, &at, &len);
 	if (l < 0)
 		return -errno;

@@ -54,6 +54,8 @@ static void gen_pair(struct model *m, struct fz_call *c)
 	/* AF_UNIX has it */
 	if (once(m, proto == 2 ? 4 : 60))
 		c->b |= FZ_PAIR_BORN;
+	if (once(m, proto == 2 ? 3 : 60))
+		c->b |= FZ_PAIR_PACKETS;
 }
 
 /* Both in one: the kind of the listener, and its address */

@@ -31,6 +31,10 @@
 	"MSG_ERRQUEUE asks for errors and never takes data, as on TCP; "\
 	"AF_UNIX overlooks it"
 
+#define EMPTY_REASON							\
+	"an end that closes with a message unread resets its peer, be the "	\
+	"message empty; newer AF_UNIX does not count an empty one"
+
 #define QUICKACK_REASON							\
 	"turning TCP_QUICKACK off before connect() is overlooked: it would "\
 	"hold back the packet by which the two ends meet"
@@ -127,6 +131,8 @@ const struct deviation deviations[] = {
 	{ "own_shutdown_while_writing", "caught", V_UN, "0", "1", false,
 	  "EPIPE comes with SIGPIPE also to a writer that slept, as on TCP",
 	  D_ALWAYS },
+	{ "closed_empty_unread", "so_error(c->b)", V_PACKETS, "0", "104",
+	  true, EMPTY_REASON, D_ALWAYS },
 	{ "set_fresh", "then getsockopt fresh 6 12", BOTH_TCP,
 	  "length 4 * 0", "length 4 * 1", false, QUICKACK_REASON, D_ALWAYS },
 	{ "set_fresh", "then getsockopt fresh 6 12", ONE_END,

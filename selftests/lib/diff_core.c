@@ -76,7 +76,8 @@ int tested_family(struct ctx *c, int *proto)
 static int make_socket(struct ctx *c, int flags, bool l5)
 {
 	int proto, fam = family(c, l5, &proto), one = L5_TRANSPORT_BASE;
-	int fd = socket(fam, SOCK_STREAM | flags, proto);
+	int type = c->v->type ?: SOCK_STREAM;
+	int fd = socket(fam, type | flags, proto);
 
 	if (fam != l5_family())
 		return fd;

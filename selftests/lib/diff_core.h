@@ -22,6 +22,7 @@ enum {
 	V_FROM_PLAIN	= 1 << 6,
 	V_FORCED	= 1 << 7,
 	V_ALL		= (1 << 8) - 1,
+	V_PACKETS	= 1 << 8,	/* SOCK_SEQPACKET over AF_UNIX */
 	V_UN		= V_UNIX | V_ABSTRACT,
 	V_TCP		= V_ALL & ~V_UN,
 	V_RING_TCP	= V_INET | V_REV | V_INET6,
@@ -33,6 +34,7 @@ enum {
  * @bit: its bit among V_ALL
  * @name: of it
  * @dom: the kernel's own family
+ * @type: of the sockets, 0: SOCK_STREAM
  * @l5_client: in the AF_L5 run the connecting socket is AF_L5
  * @l5_server: in the AF_L5 run the listening socket is AF_L5
  * @transport: what a connection of that run must be carried by
@@ -41,6 +43,7 @@ struct variant {
 	unsigned int bit;
 	const char *name;
 	int dom;
+	int type;
 	bool l5_client;
 	bool l5_server;
 	int transport;

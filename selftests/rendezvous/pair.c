@@ -44,6 +44,20 @@ FIXTURE_TEARDOWN(rendezvous_pair)
 	}
 }
 
+FIXTURE(rendezvous_pair_new) { };
+
+FIXTURE_SETUP(rendezvous_pair_new)
+{
+	(void)self;
+	l5_or_skip();
+}
+
+FIXTURE_TEARDOWN(rendezvous_pair_new)
+{
+	(void)self;
+	(void)_metadata;
+}
+
 /* Both ways, and it is rings that carry it. */
 TEST_F(rendezvous_pair, talks)
 {
@@ -156,11 +170,10 @@ TEST_F(rendezvous_pair, ends)
 	self->ours[0] = -1;
 }
 
-TEST(kinds)
+TEST_F(rendezvous_pair_new, kinds)
 {
 	int p[2];
 
-	l5_or_skip();
 	EXPECT_EQ(-1, socketpair(l5_family(), SOCK_STREAM, L5PROTO_INET, p));
 	EXPECT_EQ(EOPNOTSUPP, errno);
 	EXPECT_EQ(-1, socketpair(l5_family(), SOCK_STREAM, L5PROTO_INET6, p));
@@ -205,13 +218,12 @@ TEST_F(rendezvous_pair, mapped)
 }
 
 /* Where there are to be no rings AF_UNIX carries the bytes. */
-TEST(without_rings)
+TEST_F(rendezvous_pair_new, without_rings)
 {
 	long enabled = l5_sysctl("enabled", 0);
 	char b[sizeof(TEXT)];
 	int p[2], i;
 
-	l5_or_skip();
 	ASSERT_EQ(0, socketpair(l5_family(), SOCK_STREAM, L5PROTO_UNIX, p));
 	l5_sysctl("enabled", enabled);
 	for (i = 0; i < 2; i++) {
@@ -226,11 +238,10 @@ TEST(without_rings)
 }
 
 /* Nothing stays, of memory or of sockets. */
-TEST(many)
+TEST_F(rendezvous_pair_new, many)
 {
 	int p[2], i;
 
-	l5_or_skip();
 	/* whose numbers are ours alone */
 	ASSERT_EQ(0, unshare(CLONE_NEWNET));
 	for (i = 0; i < 2000; i++) {

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: SOCK_SEQPACKET: messages by system call.
+ *
+ * A message is a record, so it is published whole or not at all, whatever
+ * becomes of its sender, and its reader finds where it ends. It is as long as
+ * an empty ring has room for, at most.
+ *
+ * What a call is told, and in which order, is AF_UNIX's: an error comes before
+ * the messages that are there, EPIPE raises no signal, an address says nothing.
+ */
+#include <net/sock.h>
+
+#include "answer.h"
+#include "bootstrap.h"
+#include "end.h"
+#include "link.h"
+#include "lock.h"
+#include "packet.h"
+#include "ring.h"
+#include "state.h"
+#include "wait.h"
+
+/* Take the error that there is, as a datagram socket does before all else. */
+static int l5_packet_error(struct l5_sock *l5)
+{
+	int err;
+
+	if (likely(!READ_ONCE(l5->boot->sk->sk_err) &&
+		   !READ_ONCE(l5->sk.sk_err)))
+		return 0;
+	l5_boot_error(l5);
+	err = sock_error(l5->boot->sk) ?: sock_error(&l5->sk);
+	l5_boot_error(l5);
+	if (err)
+		set_bit(L5_END_TOLD, &l5_own(l5)->flags);
+	return err;
+}
+
+static bool l5_packet_fits(struct l5_sock *l5, size_t len)
+{
+	return l5_tx_ended(l5) || l5_ring_fits(l5, len);
+}
+
+static int l5_packet_send_check(struct l5_sock *l5, struct msghdr *msg,
+				size_t len)
+{
+	int err = l5_packet_error(l5);
+
+	if (err)
+		return err;
+	if (msg->msg_flags & MSG_OOB)
+		return -EOPNOTSUPP;
+	msg->msg_namelen = 0;
+	err = l5->bops->send_check(l5, msg);
+	if (err)
+		return err;
+	return len > l5_rec_max(READ_ONCE(l5_own(l5)->size)) ? -EMSGSIZE : 0;
+}
+
+/* Publish it, if there is room. */
+static ssize_t l5_packet_try_send(struct l5_sock *l5, struct msghdr *msg,
+				  long *timeo)
+{
+	ssize_t n = l5_ring_lock(l5, L5_LOCK_TX, timeo);
+
+	if (n)
+		return n;
+	if (l5_tx_ended(l5))
+		n = -EPIPE;
+	else
+		n = l5_ring_write_whole(l5, &msg->msg_iter);
+	l5_ring_unlock(l5, L5_LOCK_TX);
+	return n;
+}
+
+/**
+ * l5_packet_sendmsg() - send a message
+ * @l5: a socket of type SOCK_SEQPACKET that writes to a ring
+ * @msg: what, and how
+ * @len: bytes in it; 0 is a message as well
+ *
+ * Context: may sleep.
+ * Return: @len, or -errno: -EMSGSIZE if it does not fit into an empty ring.
+ */
+int l5_packet_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
+{
+	long timeo = sock_sndtimeo(&l5->sk, msg->msg_flags & MSG_DONTWAIT);
+	struct l5_rounds rounds = { };
+	ssize_t n;
+
+	n = l5_packet_send_check(l5, msg, len);
+	if (n)
+		return n;
+	while ((n = l5_packet_try_send(l5, msg, &timeo)) == -EAGAIN) {
+		/* a call that may not wait has armed it for an edge */
+		sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &l5->sk);
+		n = l5_again(&rounds, &timeo);
+		if (!n)
+			n = l5_sleep(l5, &timeo, l5_link_arm_tx,
+				     l5_packet_fits(l5, len));
+		if (n)
+			return n;
+	}
+	if (n == -EPROTO)
+		l5_ring_violation(l5);
+	if (n == -EPIPE)
+		return l5_tx_answer(l5, msg->msg_flags | MSG_NOSIGNAL);
+	return n;
+}
+
+/* The sender has the name that the bootstrap's peer has. */
+static void l5_packet_name(struct l5_sock *l5, struct msghdr *msg)
+{
+	int n;
+
+	if (!msg->msg_name)
+		return;
+	n = l5->boot->ops->getname(l5->boot, msg->msg_name, 1);
+	/* AF_UNIX says nothing of a peer that has none */
+	if (n > (int)sizeof(sa_family_t))
+		msg->msg_namelen = n;
+}
+
+/* Return: bytes of the message at the head, copied or not, or -errno. */
+static ssize_t l5_packet_try_recv(struct l5_sock *l5, struct msghdr *msg,
+				  size_t len, bool peek, long *timeo)
+{
+	ssize_t n = l5_ring_lock(l5, L5_LOCK_RX, timeo);
+
+	if (n)
+		return n;
+	n = l5_ring_read_whole(l5, &msg->msg_iter, len, peek);
+	l5_ring_unlock(l5, L5_LOCK_RX);
+	return n;
+}
+
+/* A message of so many bytes was received into room for @len. */
+static int l5_packet_received(struct l5_sock *l5, struct msghdr *msg,
+			      size_t len, size_t whole, int flags)
+{
+	l5_awaits_no_more(l5);
+	l5_packet_name(l5, msg);
+	if (whole > len) {
+		msg->msg_flags |= MSG_TRUNC;
+		return flags & MSG_TRUNC ? whole : len;
+	}
+	return whole;
+}
+
+/**
+ * l5_packet_recvmsg() - receive a message
+ * @l5: a socket of type SOCK_SEQPACKET that reads from a ring
+ * @msg: where to; gets MSG_TRUNC if the message is longer
+ * @len: bytes of room
+ * @flags: MSG_*
+ *
+ * Context: may sleep.
+ * Return: bytes received, with MSG_TRUNC in @flags those of the message; 0 also
+ * at the end; or -errno.
+ */
+int l5_packet_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
+		      int flags)
+{
+	long timeo = sock_rcvtimeo(&l5->sk, flags & MSG_DONTWAIT);
+	struct l5_rounds rounds = { };
+	bool ended;
+	ssize_t n;
+
+	msg->msg_namelen = 0;
+	if (flags & MSG_OOB)
+		return -EOPNOTSUPP;
+	/* a process that sends from a mapped ring sees only the wait word */
+	if (sock_flag(&l5->sk, SOCK_FASYNC))
+		l5_link_arm_rx(l5);
+	for (;;) {
+		n = l5_packet_error(l5);
+		if (n)
+			return n;
+		ended = l5_rx_ended(l5);
+		n = l5_packet_try_recv(l5, msg, len, flags & MSG_PEEK, &timeo);
+		if (n >= 0)
+			return l5_packet_received(l5, msg, len, n, flags);
+		if (n == -EPROTO)
+			l5_ring_violation(l5);
+		/* of a revocation the bootstrap tells, unless it is late */
+		if (n != -EAGAIN &&
+		    !(n == -ECONNRESET &&
+		      test_bit(L5_END_REVOKED, &l5_own(l5)->flags)))
+			return n;
+		if (ended) {
+			n = l5_rx_answer(l5, msg, len, flags);
+			if (n != -EAGAIN)
+				return n;
+			n = l5_again(&rounds, &timeo);
+		} else {
+			n = l5_again(&rounds, &timeo) ?:
+			    l5_wait_rx(l5, &timeo, true, 0);
+		}
+		if (n)
+			return n;
+	}
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * SOCK_SEQPACKET: a message is whole or is not there, whoever sends it, however
+ * the sender ends; and where such sockets, and their rings, cannot be had.
+ */
+#include <kselftest_harness.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "l5test.h"
+
+enum { SENDERS = 4, EACH = 400, LONGEST = 60000, KILLS = 60 };
+
+FIXTURE(limit_packet) { int fd[2]; };
+
+FIXTURE_SETUP(limit_packet)
+{
+	l5_or_skip();
+	ASSERT_EQ(0, socketpair(l5_family(), SOCK_SEQPACKET, L5PROTO_UNIX,
+				self->fd));
+	ASSERT_EQ(L5_TRANSPORT_SHM, l5_transport(self->fd[0]));
+}
+
+FIXTURE_TEARDOWN(limit_packet)
+{
+	(void)_metadata;
+	close(self->fd[0]);
+	close(self->fd[1]);
+}
+
+FIXTURE(limit_packet_new) { };
+
+FIXTURE_SETUP(limit_packet_new)
+{
+	(void)self;
+	l5_or_skip();
+}
+
+FIXTURE_TEARDOWN(limit_packet_new)
+{
+	(void)self;
+	(void)_metadata;
+}
+
+/* A message says how long it is, and has a pattern that begins there. */
+static int send_one(int fd, uint8_t *buf, uint32_t len)
+{
+	memcpy(buf, &len, sizeof(len));
+	l5_fill(buf + sizeof(len), len - sizeof(len), len);
+	return send(fd, buf, len, 0) == (ssize_t)len ? 0 : -1;
+}
+
+static int is_whole(const uint8_t *buf, ssize_t n)
+{
+	uint32_t len;
+
+	memcpy(&len, buf, sizeof(len));
+	if (n != (ssize_t)len) {
+		l5_fatal("%zd bytes of a message of %u", n, len);
+		return 0;
+	}
+	return l5_check(buf + sizeof(len), len - sizeof(len), len) < 0;
+}
+
+static void sender(int fd, uint64_t seed, int n)
+{
+	static uint8_t buf[LONGEST];
+
+	for (; n; n--)
+		if (send_one(fd, buf, sizeof(uint32_t) + l5_rnd(&seed) %
+			     (LONGEST - sizeof(uint32_t))))
+			_exit(1);
+	_exit(0);
+}
+
+/* Several processes send by one descriptor, and several receive. */
+TEST_F_TIMEOUT(limit_packet, shared, 300)
+{
+	int *count = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid[SENDERS], reader[2];
+	static uint8_t buf[LONGEST + 1];
+	ssize_t n;
+	int i;
+
+	ASSERT_NE(MAP_FAILED, count);
+	for (i = 0; i < 2; i++) {
+		reader[i] = fork();
+		ASSERT_LE(0, reader[i]);
+		if (reader[i])
+			continue;
+		close(self->fd[0]);
+		while ((n = recv(self->fd[1], buf, sizeof(buf), 0)) > 0) {
+			if (!is_whole(buf, n))
+				_exit(1);
+			__atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
+		}
+		_exit(n < 0);
+	}
+	for (i = 0; i < SENDERS; i++) {
+		pid[i] = fork();
+		ASSERT_LE(0, pid[i]);
+		if (!pid[i])
+			sender(self->fd[0], i + 1, EACH);
+	}
+	close(self->fd[0]);
+	for (i = 0; i < SENDERS; i++)
+		EXPECT_EQ(0, l5_reap(pid[i]));
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, l5_reap(reader[i]));
+	EXPECT_EQ(SENDERS * EACH, *count);
+	self->fd[0] = -1;
+	munmap(count, 4096);
+}
+
+/* A sender that is killed leaves a whole message, or none. */
+TEST_F_TIMEOUT(limit_packet, killed, 300)
+{
+	static uint8_t buf[LONGEST + 1];
+	uint64_t seed = l5_seed();
+	struct timespec t = { 0 };
+	ssize_t n;
+	pid_t pid;
+	int i;
+
+	for (i = 0; i < KILLS; i++) {
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid)
+			sender(self->fd[0], seed + i, 1 << 20);
+		t.tv_nsec = l5_rnd(&seed) % 5000000;
+		nanosleep(&t, NULL);
+		kill(pid, SIGKILL);
+		while ((n = recv(self->fd[1], buf, sizeof(buf),
+				 MSG_DONTWAIT)) > 0)
+			ASSERT_TRUE(is_whole(buf, n));
+		ASSERT_EQ(EAGAIN, errno);
+		waitpid(pid, NULL, 0);
+	}
+	while ((n = recv(self->fd[1], buf, sizeof(buf), MSG_DONTWAIT)) > 0)
+		ASSERT_TRUE(is_whole(buf, n));
+	/* and the next ones have their place */
+	ASSERT_EQ(0, send_one(self->fd[0], buf, 1000));
+	n = recv(self->fd[1], buf, sizeof(buf), 0);
+	EXPECT_EQ(1000, n);
+	EXPECT_TRUE(is_whole(buf, n));
+}
+
+/* As long as its ring less 16 bytes, whether there are others before it or not */
+TEST_F(limit_packet, longest)
+{
+	size_t most = l5_sysctl("ring_kb", 256), n;
+	uint8_t *buf;
+
+	ASSERT_EQ(256, most);
+	most = (most << 10) - 16;
+	buf = malloc(most + 1);
+	ASSERT_NE(NULL, buf);
+	for (n = 0; n < 3; n++) {
+		l5_fill(buf, most, n);
+		EXPECT_EQ(-1, send(self->fd[0], buf, most + 1, 0));
+		EXPECT_EQ(EMSGSIZE, errno);
+		ASSERT_EQ((ssize_t)most, send(self->fd[0], buf, most, 0));
+		EXPECT_EQ(-1, send(self->fd[0], "", 0, MSG_DONTWAIT));
+		EXPECT_EQ(EAGAIN, errno);
+		memset(buf, 0, most);
+		ASSERT_EQ((ssize_t)most, recv(self->fd[1], buf, most + 1, 0));
+		EXPECT_EQ(-1, l5_check(buf, most, n));
+		ASSERT_EQ(3, send(self->fd[0], "odd", 3, 0));
+		ASSERT_EQ(3, recv(self->fd[1], buf, most, 0));
+	}
+	free(buf);
+}
+
+/* A long message waits for its room, while short ones are read. */
+TEST_F_TIMEOUT(limit_packet, waits_for_room, 120)
+{
+	static uint8_t buf[200000];
+	int n = 0, got = 0;
+	pid_t pid;
+
+	while (send(self->fd[0], buf, 1000, MSG_DONTWAIT) == 1000)
+		n++;
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(send(self->fd[0], buf, sizeof(buf), 0) != sizeof(buf));
+	ASSERT_TRUE(l5_wait_asleep(pid));
+	while (n--)
+		got += recv(self->fd[1], buf, sizeof(buf), 0) == 1000;
+	EXPECT_EQ((ssize_t)sizeof(buf),
+		  recv(self->fd[1], buf, sizeof(buf), 0));
+	EXPECT_EQ(0, l5_reap(pid));
+	EXPECT_LT(100, got);
+}
+
+/* Only system calls know these rings. */
+TEST_F(limit_packet, not_mapped)
+{
+	struct l5_map_info info = { .size = sizeof(info) };
+
+	EXPECT_EQ(-1, ioctl(self->fd[0], L5_IOC_MAP_INFO, &info));
+	EXPECT_EQ(EOPNOTSUPP, errno);
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, 4096, PROT_READ, MAP_SHARED,
+				   self->fd[0], 0));
+	EXPECT_EQ(EOPNOTSUPP, errno);
+}
+
+/* Nor does a ring carry descriptors. */
+TEST_F(limit_packet, no_descriptors)
+{
+	char room[CMSG_SPACE(sizeof(int))] = "";
+	struct iovec v = { "f", 1 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1,
+			    .msg_control = room,
+			    .msg_controllen = sizeof(room) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	char b;
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	EXPECT_EQ(-1, sendmsg(self->fd[0], &m, 0));
+	EXPECT_EQ(EOPNOTSUPP, errno);
+	EXPECT_EQ(-1, recv(self->fd[1], &b, 1, MSG_DONTWAIT));
+	EXPECT_EQ(EAGAIN, errno);
+}
+
+/* An administrator's end: a reset, once; then what has come, and the end. */
+TEST_F(limit_packet, revoked)
+{
+	static const char all[] = "all\n";
+	FILE *f = fopen("/proc/net/l5_revoke", "w");
+	char b[8];
+
+	ASSERT_NE(NULL, f);
+	ASSERT_EQ(4, send(self->fd[0], "last", 4, 0));
+	EXPECT_LE(0, fputs(all, f));
+	EXPECT_EQ(0, fclose(f));
+	EXPECT_EQ(-1, recv(self->fd[1], b, sizeof(b), 0));
+	EXPECT_EQ(ECONNRESET, errno);
+	EXPECT_EQ(4, recv(self->fd[1], b, sizeof(b), 0));
+	EXPECT_EQ(0, recv(self->fd[1], b, sizeof(b), 0));
+	EXPECT_EQ(-1, send(self->fd[1], b, 1, 0));
+	EXPECT_EQ(EPIPE, errno);
+}
+
+TEST_F(limit_packet_new, kinds)
+{
+	int fd;
+
+	EXPECT_EQ(-1, socket(l5_family(), SOCK_SEQPACKET, L5PROTO_INET));
+	EXPECT_EQ(ESOCKTNOSUPPORT, errno);
+	EXPECT_EQ(-1, socket(l5_family(), SOCK_SEQPACKET, L5PROTO_INET6));
+	EXPECT_EQ(ESOCKTNOSUPPORT, errno);
+	EXPECT_EQ(-1, socket(l5_family(), SOCK_RAW, L5PROTO_UNIX));
+	EXPECT_EQ(ESOCKTNOSUPPORT, errno);
+	fd = socket(l5_family(), SOCK_SEQPACKET | SOCK_NONBLOCK, L5PROTO_UNIX);
+	EXPECT_LE(0, fd);
+	close(fd);
+}
+
+/* Without rings messages go by AF_UNIX. */
+TEST_F(limit_packet_new, without_rings)
+{
+	long enabled = l5_sysctl("enabled", 0);
+	char b[8];
+	int p[2];
+
+	ASSERT_EQ(0, socketpair(l5_family(), SOCK_SEQPACKET, L5PROTO_UNIX, p));
+	l5_sysctl("enabled", enabled);
+	EXPECT_EQ(L5_TRANSPORT_BASE, l5_transport(p[0]));
+	EXPECT_EQ(4, send(p[0], "long", 4, 0));
+	EXPECT_EQ(0, send(p[0], "", 0, 0));
+	EXPECT_EQ(4, recv(p[1], b, 2, MSG_TRUNC));
+	EXPECT_EQ(0, recv(p[1], b, sizeof(b), MSG_DONTWAIT));
+	EXPECT_EQ(-1, recv(p[1], b, sizeof(b), MSG_DONTWAIT));
+	EXPECT_EQ(EAGAIN, errno);
+	close(p[0]);
+	close(p[1]);
+}
+
+TEST_HARNESS_MAIN
