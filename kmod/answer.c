@@ -68,7 +68,8 @@ int l5_boot_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 
 	l5_boot_use(l5);
 	ret = l5->boot->ops->recvmsg(l5->boot, msg, len, flags);
-	if (ret > 0 && l5->bops->received)
+	/* a message may be empty */
+	if (ret >= 0 && l5->bops->received)
 		l5->bops->received(l5, msg);
 	l5_boot_error(l5);
 	return ret;

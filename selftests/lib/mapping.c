@@ -382,7 +382,12 @@ void *map_shared(size_t len)
 	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	return p == MAP_FAILED ? NULL : p;
+	/* a test that goes on without it says nothing of that */
+	if (p == MAP_FAILED) {
+		perror("memory to share");
+		_exit(1);
+	}
+	return p;
 }
 
 static sigjmp_buf touched;

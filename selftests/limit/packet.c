@@ -217,21 +217,28 @@ TEST_F(limit_packet, not_mapped)
 	EXPECT_EQ(EOPNOTSUPP, errno);
 }
 
-/* Nor does a ring carry descriptors. */
-TEST_F(limit_packet, no_descriptors)
+static ssize_t send_fd(int fd, const char *text, size_t len, int passed)
 {
 	char room[CMSG_SPACE(sizeof(int))] = "";
-	struct iovec v = { "f", 1 };
+	struct iovec v = { (char *)text, len };
 	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1,
 			    .msg_control = room,
 			    .msg_controllen = sizeof(room) };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	char b;
 
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
-	EXPECT_EQ(-1, sendmsg(self->fd[0], &m, 0));
+	memcpy(CMSG_DATA(c), &passed, sizeof(int));
+	return sendmsg(fd, &m, 0);
+}
+
+/* Nor does a ring carry descriptors. */
+TEST_F(limit_packet, no_descriptors)
+{
+	char b;
+
+	EXPECT_EQ(-1, send_fd(self->fd[0], "f", 1, 0));
 	EXPECT_EQ(EOPNOTSUPP, errno);
 	EXPECT_EQ(-1, recv(self->fd[1], &b, 1, MSG_DONTWAIT));
 	EXPECT_EQ(EAGAIN, errno);
@@ -289,6 +296,44 @@ TEST_F(limit_packet_new, without_rings)
 	EXPECT_EQ(EAGAIN, errno);
 	close(p[0]);
 	close(p[1]);
+}
+
+/*
+ * A plain peer's descriptors that would keep others are taken, and the receiver
+ * is told so with that message, be it empty.
+ */
+TEST_F(limit_packet_new, taken)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	struct iovec v = { &(char){ 0 }, 1 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+	int l, a, b, p[2];
+
+	snprintf(sun.sun_path + 1, sizeof(sun.sun_path) - 1,
+		 "limit_packet %d", getpid());
+	l = socket(l5_family(), SOCK_SEQPACKET, L5PROTO_UNIX);
+	ASSERT_EQ(0, bind(l, (struct sockaddr *)&sun, sizeof(sun)));
+	ASSERT_EQ(0, listen(l, 1));
+	a = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	ASSERT_EQ(0, connect(a, (struct sockaddr *)&sun, sizeof(sun)));
+	b = accept(l, NULL, NULL);
+	ASSERT_LE(0, b);
+	EXPECT_EQ(L5_TRANSPORT_BASE, l5_transport(b));
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, p));
+	EXPECT_EQ(0, send_fd(a, "", 0, p[0]));
+	EXPECT_EQ(1, send_fd(a, "x", 1, p[0]));
+	EXPECT_EQ(1, send(a, "y", 1, 0));
+	EXPECT_EQ(0, recvmsg(b, &m, 0));
+	EXPECT_EQ(MSG_CTRUNC, m.msg_flags & MSG_CTRUNC);
+	EXPECT_EQ(1, recvmsg(b, &m, 0));
+	EXPECT_EQ(MSG_CTRUNC, m.msg_flags & MSG_CTRUNC);
+	EXPECT_EQ(1, recvmsg(b, &m, 0));
+	EXPECT_EQ(0, m.msg_flags & MSG_CTRUNC);
+	close(p[0]);
+	close(p[1]);
+	close(a);
+	close(b);
+	close(l);
 }
 
 TEST_HARNESS_MAIN

@@ -215,6 +215,8 @@ TEST_F(map_watch, process_ends)
 			pause();
 			_exit(2);
 		}
+		/* or a child that fails would be waited for */
+		close(p[1]);
 		if (i == 2) {
 			ASSERT_EQ(1, read(p[0], &c, 1));
 			EXPECT_EQ(before, now(&self->m));
@@ -224,7 +226,6 @@ TEST_F(map_watch, process_ends)
 		EXPECT_EQ(i == 2 ? SIGKILL : 0, status);
 		EXPECT_EQ(before + 1, now(&self->m));
 		close(p[0]);
-		close(p[1]);
 	}
 	/* the first one still does */
 	before = now(&self->m);

@@ -128,11 +128,15 @@ static void count_left(const char *why)
 /* A task that is gone by now needs no answer. */
 static void answer(uint64_t id, int error, unsigned int flags)
 {
-	union {
+	/* what a newer kernel has behind it is zero */
+	static union {
 		struct seccomp_notif_resp resp;
 		char room[NOTICE_MAX];
-	} u = { .resp = { .id = id, .error = error, .flags = flags } };
+	} u;
 
+	u.resp.id = id;
+	u.resp.error = error;
+	u.resp.flags = flags;
 	ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &u);
 }
 
