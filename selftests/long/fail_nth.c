@@ -11,7 +11,8 @@
  * address or for ancillary data was found bad; or a FIN, in shutdown() and
  * close(), which say nothing of it. connect() is left alone, too: a call that
  * fails may have reached its listener. limit/memory.c has that. For the FIN's
- * sake nothing is refused to a process that ends, either, whatever ends it.
+ * sake nothing is refused to a process that ends, either, whatever ends it; nor
+ * to one that a timer sends signals, see signals_come().
  *
  * L5_FAIL_CALLS is how many calls of a kind are tried so, in each process; the
  * others are made as they are. Needs the fault injection of a debug kernel.
@@ -29,6 +30,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "l5.h"
@@ -175,10 +177,23 @@ static bool ours(int fd)
 	return yes;
 }
 
+/*
+ * Do signals come again and again? The kernel writes where a handler returns to
+ * on the stack, and to a thread that is refused that it sends SIGSEGV.
+ */
+static bool signals_come(void)
+{
+	struct itimerval t;
+
+	return !getitimer(ITIMER_REAL, &t) &&
+	       (t.it_interval.tv_sec || t.it_interval.tv_usec);
+}
+
 static bool wanted(enum kind kind)
 {
 	begin();
-	return family > 0 && !__atomic_load_n(&over, __ATOMIC_RELAXED) &&
+	return family > 0 && !signals_come() &&
+	       !__atomic_load_n(&over, __ATOMIC_RELAXED) &&
 	       __atomic_add_fetch(&count[kind].calls, 1, __ATOMIC_RELAXED) <=
 	       (unsigned long)calls_max;
 }
