@@ -138,8 +138,8 @@ FZ_DO(pair)
 
 	if (c->b & FZ_PAIR_BORN)
 		return pair_born(c, type);
-	l = pair_listen(c->a, what, c->b & FZ_PAIR_PLAIN_SERVER ? FZ_KIND_PLAIN :
-			FZ_KIND_L5, &at, &len);
+	l = pair_listen(c->a, what, c->b & FZ_PAIR_PLAIN_SERVER ?
+			FZ_KIND_PLAIN : FZ_KIND_L5, &at, &len);
 	if (l < 0)
 		return -errno;
 	n = make(proto_of(c->a), type, c->b & FZ_PAIR_PLAIN_CLIENT ?

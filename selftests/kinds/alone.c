@@ -238,6 +238,7 @@ static void child(char **argv);
 static int act(char **argv)
 {
 	const char *what = argv[0];
+	int taken = 0;
 
 	if (!strcmp(what, "kinds"))
 		all_kinds();
@@ -276,10 +277,10 @@ static int act(char **argv)
 	else if (!strcmp(what, "fork"))
 		child(argv + 1);
 	else if (!strcmp(what, "cgroup"))
-		return into_cgroup(argv[1]), 1;
+		into_cgroup(argv[taken = 1]);
 	else
 		need(0, what);
-	return 0;
+	return taken;
 }
 
 static void act_all(char **argv)

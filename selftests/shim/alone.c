@@ -88,6 +88,9 @@ FIXTURE_TEARDOWN(shim_alone)
 
 #define ALONE_TEST(name) TEST_F_TIMEOUT(shim_alone, name, 400)
 
+/* So often these words are on standard error. */
+#define SAYS(r, times, words)	EXPECT_EQ((times), text_times((r).err, words))
+
 #define ALONE(...) RUN(kind("alone"), __VA_ARGS__)
 
 ALONE_TEST(kinds)
@@ -98,13 +101,13 @@ ALONE_TEST(kinds)
 		"EAFNOSUPPORT\n";
 
 	EXPECT_RAN(GOOD, want, ALONE("kinds"));
-	EXPECT_RAN(GOOD, want, RUN("--static", IN_SHELL, kind("alone"),
-				   "kinds"));
+	EXPECT_RAN(GOOD, want,
+		   RUN("--static", IN_SHELL, kind("alone"), "kinds"));
 	EXPECT_RAN(GOOD, "l5\nplain\n", ALONE("one", "unix"));
-	EXPECT_RAN(GOOD, "l5\nl5\n", RUN("--unix", kind("alone"), "one",
-					"unix"));
-	EXPECT_RAN(GOOD, "plain\nl5\n", RUN("--only=unix", kind("alone"),
-					   "one", "unix"));
+	EXPECT_RAN(GOOD, "l5\nl5\n",
+		   RUN("--unix", kind("alone"), "one", "unix"));
+	EXPECT_RAN(GOOD, "plain\nl5\n",
+		   RUN("--only=unix", kind("alone"), "one", "unix"));
 	EXPECT_RAN(GOOD, "l5\n", RUN("--mode=socket", kind("alone"), "one"));
 	/* a child of a program without the library is not */
 	EXPECT_RAN(GOOD, "plain\n", RUN(IN_SHELL, kind("alone"), "one"));
@@ -191,8 +194,8 @@ ALONE_TEST(privilege)
 	r = RUN_AFTER(as_user, NULL, kind("alone"), "one", "nnp");
 	EXPECT_EQ(GOOD, r.status);
 	EXPECT_STREQ("plain\nnnp 0\n", r.out);
-	EXPECT_NE(NULL, strstr(r.err,
-			       "statically linked: runs on plain TCP; see --static"));
+	SAYS(r, 1,
+	     "statically linked: runs on plain TCP; see --static");
 	EXPECT_RAN(GOOD, "l5 1000 1001\nnnp 1\n",
 		   RUN_AFTER(as_user, NULL, "--static", kind("alone"), "owner",
 			     "nnp"));
@@ -206,19 +209,24 @@ ALONE_TEST(privilege)
 	EXPECT_RAN(GOOD, "nnp 0\n", ALONE("nnp"));
 	r = RUN("--static=never", kind("alone"), "one");
 	EXPECT_STREQ("plain\n", r.out);
-	EXPECT_NE(NULL, strstr(r.err, "statically linked: runs on plain TCP\n"));
+	SAYS(r, 1,
+	     "statically linked: runs on plain TCP\n");
 }
 
 ALONE_TEST(rules)
 {
-	EXPECT_RAN(GOOD, "plain\n", RUN_AFTER(with_env,
-		   "L5_POLICY=program alone off", kind("alone"), "one"));
-	EXPECT_RAN(GOOD, "l5\n", RUN_AFTER(with_env,
-		   "L5_POLICY=program other off", kind("alone"), "one"));
-	EXPECT_RAN(GOOD, "plain\n", RUN_AFTER(with_env,
-		   "L5_POLICY=port 1 off;on", kind("alone"), "one"));
-	EXPECT_RAN(GOOD, "l5\n", RUN_AFTER(with_env,
-		   "L5_POLICY=port 1 on;on;off", kind("alone"), "one"));
+	EXPECT_RAN(GOOD, "plain\n",
+		   RUN_AFTER(with_env, "L5_POLICY=program alone off",
+			     kind("alone"), "one"));
+	EXPECT_RAN(GOOD, "l5\n",
+		   RUN_AFTER(with_env, "L5_POLICY=program other off",
+			     kind("alone"), "one"));
+	EXPECT_RAN(GOOD, "plain\n",
+		   RUN_AFTER(with_env, "L5_POLICY=port 1 off;on",
+			     kind("alone"), "one"));
+	EXPECT_RAN(GOOD, "l5\n",
+		   RUN_AFTER(with_env, "L5_POLICY=port 1 on;on;off",
+			     kind("alone"), "one"));
 	/* a program with the library has rules of its own */
 	EXPECT_RAN(GOOD, "tcp 0\n",
 		   RUN("--static", "/usr/bin/env", "L5_POLICY=off",
@@ -242,13 +250,14 @@ ALONE_TEST(pid_namespace)
 		kind("alone"), "one", NULL });
 	EXPECT_EQ(GOOD, r.status);
 	EXPECT_STREQ("plain\n", r.out);
-	/* whoever has these numbers there, it is not who asks */
+	/* what has these numbers there is not what asks */
 	r = run(NULL, NULL, (const char *const[]){
 		"/usr/bin/unshare", "-p", "--fork", l5run(), "-v", "--static",
 		kind("alone"), "one", "fork", "one", NULL });
 	EXPECT_EQ(GOOD, r.status);
 	EXPECT_STREQ("plain\nplain\n", r.out);
-	EXPECT_NE(NULL, strstr(r.err, "cannot be looked at in /proc"));
+	SAYS(r, 2,
+	     "cannot be looked at in /proc");
 }
 
 /* What is kept open of tasks is given up: by then /proc can be unmounted. */
@@ -274,9 +283,11 @@ ALONE_TEST(many_tasks)
 {
 	static const char all[] = "l5\nl5\nl5\nl5\nl5\nl5\nl5\nl5\n";
 
-	EXPECT_RAN(GOOD, all, RUN_AFTER(with_few_files, NULL, kind("alone"),
-		   "one", "fork", "one", "fork", "one", "fork", "one", "fork",
-		   "one", "fork", "one", "fork", "one", "fork", "one"));
+	EXPECT_RAN(GOOD, all,
+		   RUN_AFTER(with_few_files, NULL, kind("alone"), "one",
+			     "fork", "one", "fork", "one", "fork", "one",
+			     "fork", "one", "fork", "one", "fork", "one",
+			     "fork", "one"));
 }
 
 /* Standard error is a pipe that is full, and nobody reads it. */
@@ -296,8 +307,9 @@ static void with_full_stderr(const void *arg)
 
 ALONE_TEST(unread)
 {
-	EXPECT_RAN(GOOD, "l5\nl5\n", RUN_AFTER(with_full_stderr, NULL, "-v",
-		   "--static", kind("alone"), "one", "fork", "one"));
+	EXPECT_RAN(GOOD, "l5\nl5\n",
+		   RUN_AFTER(with_full_stderr, NULL, "-v", "--static",
+			     kind("alone"), "one", "fork", "one"));
 }
 
 /* What it says of itself */
@@ -307,25 +319,27 @@ ALONE_TEST(words)
 			   "one");
 
 	EXPECT_EQ(GOOD, r.status);
-	EXPECT_EQ(1, text_times(r.err,
-				"alone: sockets are of AF_L5, by the supervisor"));
-	EXPECT_EQ(1, text_times(r.err,
-				"alone: no AF_L5 socket (in another network namespace): plain sockets are used"));
-	EXPECT_EQ(1, text_times(r.err,
-				"programs without the library: sockets of AF_L5: 2\n"));
-	EXPECT_EQ(1, text_times(r.err,
-				"programs without the library: plain sockets, in another network namespace: 1\n"));
-	EXPECT_EQ(0, text_times(r.err, "that the library saw"));
+	SAYS(r, 1,
+	     "alone: sockets are of AF_L5, by the supervisor");
+	SAYS(r, 1,
+	     "alone: no AF_L5 socket (in another network namespace): plain sockets are used");
+	SAYS(r, 1,
+	     "programs without the library: sockets of AF_L5: 2\n");
+	SAYS(r, 1,
+	     "programs without the library: plain sockets, in another network namespace: 1\n");
+	SAYS(r, 0,
+	     "that the library saw");
 	/* a second one has nothing to do, unless the first is not ours */
-	EXPECT_RAN(GOOD, "l5\n", RUN("--static", l5run(), "--static",
-				     "--require", kind("alone"), "one"));
-	EXPECT_RAN(GOOD, "l5\n", RUN("--static", l5run(), kind("alone"),
-				     "one"));
+	EXPECT_RAN(GOOD, "l5\n",
+		   RUN("--static", l5run(), "--static", "--require",
+		       kind("alone"), "one"));
+	EXPECT_RAN(GOOD, "l5\n",
+		   RUN("--static", l5run(), kind("alone"), "one"));
 	r = RUN("--static", "/usr/bin/env", "-u", "L5_STATIC", l5run(),
 		"--static", kind("alone"), "one");
 	EXPECT_EQ(GOOD, r.status);
-	EXPECT_EQ(1, text_times(r.err,
-				"another process answers for system calls already"));
+	SAYS(r, 1,
+	     "another process answers for system calls already");
 	r = RUN("--static", "/usr/bin/env", "-u", "L5_STATIC", l5run(),
 		"--static", "--require", kind("alone"));
 	EXPECT_EQ(125, r.status);
@@ -388,8 +402,8 @@ static struct started start(const char *const *argv)
 }
 
 #define START(...)							\
-	start((const char *const[]){ l5run(), "--static", kind("alone"),	\
-				     __VA_ARGS__, NULL })
+	start((const char *const[]){ l5run(), "--static",		\
+				     kind("alone"), __VA_ARGS__, NULL })
 
 static int end(struct started s)
 {

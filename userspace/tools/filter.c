@@ -60,6 +60,20 @@ int filter_l5proto(unsigned int sockets, int family, int type, int protocol)
 	return -1;
 }
 
+/* What is not marked as decided about already */
+static int add_rule(scmp_filter_ctx ctx, int family, int protocol)
+{
+	const struct scmp_arg_cmp args[] = {
+		SCMP_A0(SCMP_CMP_MASKED_EQ, INT_BITS, family),
+		SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_BITS, SOCK_STREAM),
+		SCMP_A2(SCMP_CMP_MASKED_EQ, INT_BITS, protocol),
+		SCMP_A3(SCMP_CMP_NE, L5_LEAVE),
+	};
+
+	return seccomp_rule_add_array(ctx, SCMP_ACT_NOTIFY, SCMP_SYS(socket),
+				      4, args);
+}
+
 static int add_rules(scmp_filter_ctx ctx, unsigned int sockets)
 {
 	const int *p;
@@ -69,14 +83,7 @@ static int add_rules(scmp_filter_ctx ctx, unsigned int sockets)
 		if (!(sockets & 1u << i))
 			continue;
 		for (p = protocols_of(l5_sockets[i].af); *p >= 0; p++) {
-			ret = seccomp_rule_add(ctx, SCMP_ACT_NOTIFY,
-				SCMP_SYS(socket), 4,
-				SCMP_A0(SCMP_CMP_MASKED_EQ, INT_BITS,
-					l5_sockets[i].af),
-				SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_BITS,
-					SOCK_STREAM),
-				SCMP_A2(SCMP_CMP_MASKED_EQ, INT_BITS, *p),
-				SCMP_A3(SCMP_CMP_NE, L5_LEAVE));
+			ret = add_rule(ctx, l5_sockets[i].af, *p);
 			if (ret)
 				return ret;
 		}

@@ -104,7 +104,7 @@ static void say(const struct target *t, const char *how)
 		n = snprintf(line, sizeof(line),
 			     "l5run: pid %d %s: no AF_L5 socket (%s): plain sockets are used\n",
 			     t->pid, t->name, how);
-	/* a line is lost if nobody reads, or all programs would wait for that */
+	/* lost if nobody reads, or all programs would wait for that */
 	if (send(STDERR_FILENO, line, n, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
 	    errno == ENOTSOCK)
 		n = write(STDERR_FILENO, line, n);
@@ -552,6 +552,12 @@ const char *supervise_start(const struct supervise *s)
 	return NULL;
 }
 
+static void print_count(const char *what_kind, const char *why, uint64_t n)
+{
+	fprintf(stderr, "l5run: programs without the library: %s%s: %" PRIu64
+		"\n", what_kind, why, n);
+}
+
 bool supervise_print(void)
 {
 	int i;
@@ -559,12 +565,9 @@ bool supervise_print(void)
 	if (!shared)
 		return false;
 	if (shared->made)
-		fprintf(stderr,
-			"l5run: programs without the library: sockets of AF_L5: %" PRIu64 "\n",
-			shared->made);
+		print_count("sockets of AF_L5", "", shared->made);
 	for (i = 0; i < REASONS_MAX && shared->left[i].n; i++)
-		fprintf(stderr,
-			"l5run: programs without the library: plain sockets, %s: %" PRIu64 "\n",
-			shared->left[i].why, shared->left[i].n);
+		print_count("plain sockets, ", shared->left[i].why,
+			    shared->left[i].n);
 	return shared->made;
 }

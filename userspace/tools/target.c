@@ -202,6 +202,17 @@ static bool parse_id(const char *text, const char *name, unsigned int *id)
 	return line && sscanf(line, "%*u %*u %*u %u", id) == 1;
 }
 
+static bool parse_int(const char *text, const char *name, int *n)
+{
+	const char *line = line_of(text, name);
+	char *end;
+
+	if (!line)
+		return false;
+	*n = strtol(line, &end, 10);
+	return end != line && *end == '\n';
+}
+
 static bool parse_groups(struct target *t, const char *line)
 {
 	unsigned long id;
@@ -224,19 +235,20 @@ static const char gone[] = "it has ended";
 static const char *read_status(struct target *t, int fd)
 {
 	char text[STATUS_MAX];
-	const char *filters, *pid;
+	const char *name;
 
 	if (!read_text(fd, text, sizeof(text)))
 		return errno == ESRCH ? gone : "its status cannot be read";
-	pid = line_of(text, "Tgid:");
-	filters = line_of(text, "Seccomp_filters:");
-	if (!pid || sscanf(pid, "%d", &t->pid) != 1 ||
-	    !filters || sscanf(filters, "%d", &t->filters) != 1 ||
+	if (!parse_int(text, "Tgid:", &t->pid) ||
+	    !parse_int(text, "Seccomp_filters:", &t->filters) ||
 	    !parse_id(text, "Uid:", &t->uid) ||
 	    !parse_id(text, "Gid:", &t->gid))
 		return "its status is not understood";
 	/* until more is known */
-	sscanf(text, "Name:\t%255[^\n]", t->name);
+	name = line_of(text, "Name:\t");
+	if (name)
+		snprintf(t->name, sizeof(t->name), "%.*s",
+			 (int)strcspn(name, "\n"), name);
 	if (!parse_groups(t, line_of(text, "Groups:")))
 		return "it has many groups";
 	return NULL;
