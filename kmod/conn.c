@@ -389,6 +389,9 @@ static u32 l5_ring_size(struct l5_net *ln, const struct sock *writer,
 		size = max_t(u32, size, READ_ONCE(writer->sk_sndbuf) / 2);
 	if (!size)
 		size = dflt;
+	/* half of it is for messages that wait, the other half for one more */
+	if (writer->sk_type == SOCK_SEQPACKET)
+		size = min(size, max) * 2;
 	return roundup_pow_of_two(clamp_t(u32, size, L5_RING_LEAST, max));
 }
 

@@ -232,8 +232,8 @@ static bool l5_send_nothing(struct l5_sock *l5, const struct msghdr *msg)
 {
 	if (l5_state(l5) != L5_RINGS)
 		return false;
-	/* to a socket of messages it is one */
-	if (l5_packets(l5) && !(msg->msg_flags & L5_MSG_BELL))
+	/* to a socket of messages it is one, and there is nobody to ring for */
+	if (l5_packets(l5))
 		return false;
 	l5_ring_owed(l5);
 	if (l5->conn->link->flush)
@@ -313,7 +313,7 @@ int l5_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 
 	/* disconnected before the rest came, which is for no other peer */
 	if (unlikely(msg->msg_flags & L5_MSG_BELL) && len &&
-	    l5_state(l5) == L5_IDLE)
+	    l5_state(l5) == L5_IDLE && !l5_packets(l5))
 		return 0;
 	if (unlikely(l5_state(l5) == L5_CONNECTING) && l5_deferred(l5) && len) {
 		err = l5_first_sendmsg(l5, msg, len);
@@ -610,7 +610,8 @@ int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 	bool nonblock = flags & MSG_DONTWAIT, early;
 	int err;
 
-	if (unlikely(flags & L5_MSG_BELL) && len && l5_state(l5) == L5_IDLE)
+	if (unlikely(flags & L5_MSG_BELL) && len && l5_state(l5) == L5_IDLE &&
+	    !l5_packets(l5))
 		return 0;
 	if (unlikely(l5_state(l5) == L5_CONNECTING)) {
 		if (l5_deferred(l5) && flags & (MSG_ERRQUEUE | MSG_OOB))

@@ -3,8 +3,9 @@
  * AF_L5: SOCK_SEQPACKET: messages by system call.
  *
  * A message is a record, so it is published whole or not at all, whatever
- * becomes of its sender, and its reader finds where it ends. It is as long as
- * an empty ring has room for, at most.
+ * becomes of its sender, and its reader finds where it ends. It is taken while
+ * no more than half of the ring is in use, and is no longer than the other
+ * half: so its length says nothing about whether it has to wait.
  *
  * What a call is told, and in which order, is AF_UNIX's: an error comes before
  * the messages that are there, EPIPE raises no signal, an address says nothing.
@@ -37,9 +38,9 @@ static int l5_packet_error(struct l5_sock *l5)
 	return err;
 }
 
-static bool l5_packet_fits(struct l5_sock *l5, size_t len)
+static bool l5_packet_tx_ready(struct l5_sock *l5)
 {
-	return l5_tx_ended(l5) || l5_ring_fits(l5, len);
+	return l5_tx_ended(l5) || l5_ring_takes(l5);
 }
 
 static int l5_packet_send_check(struct l5_sock *l5, struct msghdr *msg,
@@ -55,7 +56,7 @@ static int l5_packet_send_check(struct l5_sock *l5, struct msghdr *msg,
 	err = l5->bops->send_check(l5, msg);
 	if (err)
 		return err;
-	return len > l5_rec_max(READ_ONCE(l5_own(l5)->size)) ? -EMSGSIZE : 0;
+	return len > l5_ring_message_max(l5) ? -EMSGSIZE : 0;
 }
 
 /* Publish it, if there is room. */
@@ -81,7 +82,8 @@ static ssize_t l5_packet_try_send(struct l5_sock *l5, struct msghdr *msg,
  * @len: bytes in it; 0 is a message as well
  *
  * Context: may sleep.
- * Return: @len, or -errno: -EMSGSIZE if it does not fit into an empty ring.
+ * Return: @len, or -errno: -EMSGSIZE if it is longer than half of the
+ * ring.
  */
 int l5_packet_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 {
@@ -98,7 +100,7 @@ int l5_packet_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 		n = l5_again(&rounds, &timeo);
 		if (!n)
 			n = l5_sleep(l5, &timeo, l5_link_arm_tx,
-				     l5_packet_fits(l5, len));
+				     l5_packet_tx_ready(l5));
 		if (n)
 			return n;
 	}

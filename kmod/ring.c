@@ -286,20 +286,34 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 	return len;
 }
 
-/* Is there room for a record, which may be empty, and the header after it? */
-static bool l5_ring_has(const struct l5_prod *p, u32 len)
+/* Is no more than half of the ring in use, so that any message fits? */
+static bool l5_ring_half(const struct l5_prod *p, u32 extent)
 {
-	return p->size - l5_prod_used(p) >= l5_rec_size(len) + L5_HDR;
+	return l5_prod_used(p) <= extent / 2;
 }
 
 /**
- * l5_ring_fits() - is there room for a record?
- * @l5: a socket in state L5_RINGS
- * @len: of its payload
+ * l5_ring_message_max() - how long may a message be?
+ * @l5: a socket in state L5_RINGS whose records are messages
+ *
+ * Context: any.
+ * Return: bytes.
+ */
+u32 l5_ring_message_max(const struct l5_sock *l5)
+{
+	return l5_rec_max(READ_ONCE(l5_own(l5)->size) / 2);
+}
+
+/**
+ * l5_ring_takes() - would a message be taken now?
+ * @l5: a socket in state L5_RINGS whose records are messages
+ *
+ * It does not depend on the message: a long one would never have its turn
+ * beside many short ones, and poll() could not say what it needs.
  *
  * Context: any, no lock.
  */
-bool l5_ring_fits(struct l5_sock *l5, u32 len)
+bool l5_ring_takes(struct l5_sock *l5)
 {
 	const struct l5_prod at = {
 		.tail = l5_load(&l5_own(l5)->ctrl->tx_tail),
@@ -312,37 +326,45 @@ bool l5_ring_fits(struct l5_sock *l5, u32 len)
 	if (starved && at.head >> PAGE_SHIFT < starved)
 		return false;
 	/* nonsense is for the writer to complain of */
-	return l5_prod_used(&at) > at.size || l5_ring_has(&at, len);
+	return l5_prod_used(&at) > at.size ||
+	       l5_ring_half(&at, l5_ring_extent(l5));
 }
 
 /**
  * l5_ring_write_whole() - publish all there is as one record
  * @l5: a socket in state L5_RINGS, its tx_lock held, that is never mapped
- * @from: payload, at most l5_rec_max(); it may be none
+ * @from: payload, at most l5_ring_message_max(); it may be none
  *
  * Context: may sleep.
- * Return: its length, -EAGAIN if there is no room for it, -EFAULT, -ENOBUFS if
- * there is no memory, -EPROTO if the peer broke the protocol, -EPIPE if the
- * peer closed meanwhile, and has not read it.
+ * Return: its length, -EAGAIN if the reader has to go on first, -EFAULT,
+ * -ENOBUFS if there is no memory, -EPROTO if the peer broke the protocol,
+ * -EPIPE if the peer closed meanwhile, and has not read it.
  */
 ssize_t l5_ring_write_whole(struct l5_sock *l5, struct iov_iter *from)
 {
 	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
 	u32 len = iov_iter_count(from), need = l5_rec_size(len) + L5_HDR;
+	u32 extent = l5_ring_extent(l5);
 	int err;
 
 	lockdep_assert_held(&l5->tx_lock);
-	if (!l5_ring_has(&own->prod, len)) {
+	if (!l5_ring_half(&own->prod, extent)) {
 		if (l5_prod_look(&own->prod, peer->ctrl) < 0)
 			return -EPROTO;
-		if (!l5_ring_has(&own->prod, len))
+		if (!l5_ring_half(&own->prod, extent))
 			return -EAGAIN;
 	}
 	err = l5_ring_have(l5, own, need);
 	if (err < 0)
 		return err;
-	if ((u32)err < need)
-		return -ENOBUFS;
+	if ((u32)err < need) {
+		if (!l5_prod_used(&own->prod))
+			return -ENOBUFS;
+		/* what is there will be read, and gives its pages back */
+		WRITE_ONCE(own->starved,
+			   (own->prod.head >> PAGE_SHIFT) + 1);
+		return -EAGAIN;
+	}
 	err = l5_ring_put(own, from, len);
 	l5_ring_letgo(&own->tx_copy);
 	if (unlikely(err))
@@ -762,11 +784,12 @@ bool l5_ring_writable(struct l5_sock *l5)
 	struct l5_end *own = l5_own(l5);
 	u64 head = l5_load(&l5_peer(l5)->ctrl->rx_head);
 	u64 starved = READ_ONCE(own->starved);
+	u32 extent = l5_ring_extent(l5);
 
 	if (starved && head >> PAGE_SHIFT < starved)
 		return false;
 	return l5_room_worth(l5_load(&own->ctrl->tx_tail), head,
-			     l5_ring_extent(l5));
+			     own->packets ? extent / 2 : extent);
 }
 
 /**

@@ -6,7 +6,8 @@
 #include "l5.h"
 
 ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from);
-bool l5_ring_fits(struct l5_sock *l5, u32 len);
+u32 l5_ring_message_max(const struct l5_sock *l5);
+bool l5_ring_takes(struct l5_sock *l5);
 ssize_t l5_ring_write_whole(struct l5_sock *l5, struct iov_iter *from);
 ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
 		     bool discard);

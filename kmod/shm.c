@@ -34,11 +34,13 @@ void l5_shm_published(struct l5_conn *conn, int end)
 void l5_shm_freed(struct l5_sock *l5)
 {
 	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
+	u32 size = READ_ONCE(peer->size);
 
 	/* F, pairs with E */
 	l5_mb();
+	/* a writer of messages uses half of its ring, and one message more */
 	if (l5_wants_room(peer->ctrl, own->cons.head,
-			  READ_ONCE(peer->size)))
+			  peer->packets ? size / 2 : size))
 		l5_bell(peer, &peer->ctrl->tx_wait, true);
 }
 

@@ -139,6 +139,8 @@ SCENARIO_ON(packets, flags)
 	R(send(c->a, "o", 1, MSG_OOB));
 	R(recv(c->b, buf, 1, MSG_OOB));
 	take(c, c->b, 100, 0);
+	R(send(c->a, "", 0, MSG_PROXY));
+	take(c, c->b, 100, 0);
 	R(send(c->a, "z", 1, MSG_ZEROCOPY));
 	R(send(c->a, "m", 1, MSG_MORE));
 	take(c, c->b, 100, 0);

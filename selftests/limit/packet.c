@@ -157,7 +157,7 @@ TEST_F_TIMEOUT(limit_packet, killed, 300)
 	EXPECT_TRUE(is_whole(buf, n));
 }
 
-/* As long as its ring less 16 bytes, whether there are others before it or not */
+/* As long as half of its ring less 16 bytes, and not one byte more */
 TEST_F(limit_packet, longest)
 {
 	size_t most = l5_sysctl("ring_kb", 256), n;
@@ -172,15 +172,133 @@ TEST_F(limit_packet, longest)
 		EXPECT_EQ(-1, send(self->fd[0], buf, most + 1, 0));
 		EXPECT_EQ(EMSGSIZE, errno);
 		ASSERT_EQ((ssize_t)most, send(self->fd[0], buf, most, 0));
+		/* a second one fits as well, and a third does not */
+		ASSERT_EQ((ssize_t)most, send(self->fd[0], buf, most, 0));
 		EXPECT_EQ(-1, send(self->fd[0], "", 0, MSG_DONTWAIT));
 		EXPECT_EQ(EAGAIN, errno);
 		memset(buf, 0, most);
 		ASSERT_EQ((ssize_t)most, recv(self->fd[1], buf, most + 1, 0));
 		EXPECT_EQ(-1, l5_check(buf, most, n));
+		ASSERT_EQ((ssize_t)most, recv(self->fd[1], buf, most + 1, 0));
 		ASSERT_EQ(3, send(self->fd[0], "odd", 3, 0));
 		ASSERT_EQ(3, recv(self->fd[1], buf, most, 0));
 	}
 	free(buf);
+}
+
+/* A long message has its turn beside short ones, however many there are. */
+TEST_F_TIMEOUT(limit_packet, turns, 120)
+{
+	static uint8_t buf[200000];
+	pid_t small[3], large;
+	int i, longs = 0;
+	ssize_t n;
+
+	for (i = 0; i < 3; i++) {
+		small[i] = fork();
+		ASSERT_LE(0, small[i]);
+		while (!small[i])
+			if (send(self->fd[0], buf, 1000, 0) != 1000)
+				_exit(1);
+	}
+	large = fork();
+	ASSERT_LE(0, large);
+	while (!large)
+		if (send(self->fd[0], buf, sizeof(buf), 0) != sizeof(buf))
+			_exit(1);
+	/* it is bounded by what it takes: a message that starves never comes */
+	for (i = 0; longs < 10; i++) {
+		n = recv(self->fd[1], buf, sizeof(buf), 0);
+		ASSERT_LT(0, n);
+		longs += n == sizeof(buf);
+		if (!(i % 8))
+			usleep(200);
+		ASSERT_GT(100000, i);
+	}
+	kill(large, SIGKILL);
+	waitpid(large, NULL, 0);
+	for (i = 0; i < 3; i++) {
+		kill(small[i], SIGKILL);
+		waitpid(small[i], NULL, 0);
+	}
+}
+
+/* What poll() says holds: a sender that is alone is not turned away. */
+TEST_F_TIMEOUT(limit_packet, poll_says, 120)
+{
+	static uint8_t buf[200000];
+	struct pollfd p = { .fd = self->fd[0], .events = POLLOUT };
+	int i, again = 0;
+	pid_t pid;
+
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		for (i = 0; i < 60; i++) {
+			usleep(5000);
+			if (recv(self->fd[1], buf, sizeof(buf), 0) <= 0)
+				_exit(1);
+		}
+		_exit(0);
+	}
+	for (i = 0; i < 60; ) {
+		ASSERT_EQ(1, poll(&p, 1, -1));
+		if (send(self->fd[0], buf, i % 2 ? 125000 : 190000,
+			 MSG_DONTWAIT) > 0) {
+			i++;
+			continue;
+		}
+		ASSERT_EQ(EAGAIN, errno);
+		again++;
+	}
+	EXPECT_EQ(0, l5_reap(pid));
+	EXPECT_EQ(0, again);
+}
+
+/* With little memory messages wait for those before them to be read. */
+TEST_F_TIMEOUT(limit_packet_new, little_memory, 120)
+{
+	struct pollfd p = { .events = POLLOUT };
+	static uint8_t buf[28000];
+	long before = l5_sysctl("mem_max_kb", 64);
+	int fd[2], i, again = 0;
+	pid_t pid;
+
+	ASSERT_LE(0, before);
+	ASSERT_EQ(0, socketpair(l5_family(), SOCK_SEQPACKET, L5PROTO_UNIX, fd));
+	EXPECT_EQ(L5_TRANSPORT_SHM, l5_transport(fd[0]));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		for (i = 0; i < 40; i++) {
+			usleep(5000);
+			if (recv(fd[1], buf, sizeof(buf), 0) <= 0)
+				_exit(1);
+		}
+		_exit(0);
+	}
+	for (i = 0; i < 20; i++) {
+		EXPECT_EQ((ssize_t)sizeof(buf),
+			  send(fd[0], buf, sizeof(buf), 0)) {
+			TH_LOG("%s", strerror(errno));
+		}
+	}
+	p.fd = fd[0];
+	while (i < 40) {
+		ASSERT_EQ(1, poll(&p, 1, -1));
+		if (send(fd[0], buf, sizeof(buf), MSG_DONTWAIT) > 0) {
+			i++;
+			continue;
+		}
+		ASSERT_EQ(EAGAIN, errno);
+		again++;
+	}
+	/* each page that the reader leaves may be one too few */
+	EXPECT_GT(1000, again);
+	EXPECT_EQ(0, l5_reap(pid));
+	close(fd[0]);
+	close(fd[1]);
+	l5_sysctl("mem_max_kb", before);
 }
 
 /* A long message waits for its room, while short ones are read. */
