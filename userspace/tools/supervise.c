@@ -162,8 +162,9 @@ static const char *hand_over(uint64_t id, int fd, int type)
 		.newfd_flags = type & SOCK_CLOEXEC ? O_CLOEXEC : 0,
 	};
 
+	/* or the task is gone, be it since a moment ago */
 	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add) >= 0 ||
-	    errno == ENOENT)
+	    errno == ENOENT || errno == ESRCH)
 		return NULL;
 	/* as socket() would say; all else is for the call itself to find out */
 	if (errno == EMFILE) {
