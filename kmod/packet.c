@@ -172,9 +172,6 @@ int l5_packet_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	msg->msg_namelen = 0;
 	if (flags & MSG_OOB)
 		return -EOPNOTSUPP;
-	/* a process that sends from a mapped ring sees only the wait word */
-	if (sock_flag(&l5->sk, SOCK_FASYNC))
-		l5_link_arm_rx(l5);
 	for (;;) {
 		n = l5_packet_error(l5);
 		if (n)

@@ -286,6 +286,18 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 	return len;
 }
 
+/*
+ * Is there no memory until the reader is further? If it has read all messages
+ * it goes no further: then it is for the writer to say that there is none.
+ */
+static bool l5_ring_starves(const struct l5_end *own, u64 tail, u64 head)
+{
+	u64 starved = READ_ONCE(own->starved);
+
+	return starved && head >> PAGE_SHIFT < starved &&
+	       !(own->packets && tail == head);
+}
+
 /* Is no more than half of the ring in use, so that any message fits? */
 static bool l5_ring_half(const struct l5_prod *p, u32 extent)
 {
@@ -320,10 +332,8 @@ bool l5_ring_takes(struct l5_sock *l5)
 		.head = l5_load(&l5_peer(l5)->ctrl->rx_head),
 		.size = READ_ONCE(l5_own(l5)->size),
 	};
-	u64 starved = READ_ONCE(l5_own(l5)->starved);
 
-	/* no memory until the reader is further */
-	if (starved && at.head >> PAGE_SHIFT < starved)
+	if (l5_ring_starves(l5_own(l5), at.tail, at.head))
 		return false;
 	/* nonsense is for the writer to complain of */
 	return l5_prod_used(&at) > at.size ||
@@ -355,9 +365,9 @@ ssize_t l5_ring_write_whole(struct l5_sock *l5, struct iov_iter *from)
 			return -EAGAIN;
 	}
 	err = l5_ring_have(l5, own, need);
-	if (err < 0)
+	if (err < 0 && err != -EAGAIN)
 		return err;
-	if ((u32)err < need) {
+	if (err < (int)need) {
 		if (!l5_prod_used(&own->prod))
 			return -ENOBUFS;
 		/* what is there will be read, and gives its pages back */
@@ -782,13 +792,13 @@ bool l5_ring_readable(struct l5_sock *l5)
 bool l5_ring_writable(struct l5_sock *l5)
 {
 	struct l5_end *own = l5_own(l5);
+	u64 tail = l5_load(&own->ctrl->tx_tail);
 	u64 head = l5_load(&l5_peer(l5)->ctrl->rx_head);
-	u64 starved = READ_ONCE(own->starved);
 	u32 extent = l5_ring_extent(l5);
 
-	if (starved && head >> PAGE_SHIFT < starved)
+	if (l5_ring_starves(own, tail, head))
 		return false;
-	return l5_room_worth(l5_load(&own->ctrl->tx_tail), head,
+	return l5_room_worth(tail, head,
 			     own->packets ? extent / 2 : extent);
 }
 

@@ -301,6 +301,37 @@ TEST_F_TIMEOUT(limit_packet_new, little_memory, 120)
 	l5_sysctl("mem_max_kb", before);
 }
 
+/* If there is no memory for it at all it is told so, once it is the first. */
+TEST_F_TIMEOUT(limit_packet_new, no_memory, 60)
+{
+	static uint8_t buf[200000];
+	long before = l5_sysctl("mem_max_kb", 64);
+	struct pollfd p = { .events = POLLOUT };
+	int fd[2], status;
+	pid_t pid;
+
+	ASSERT_LE(0, before);
+	ASSERT_EQ(0, socketpair(l5_family(), SOCK_SEQPACKET, L5PROTO_UNIX, fd));
+	ASSERT_EQ(100, send(fd[0], buf, 100, 0));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(send(fd[0], buf, sizeof(buf), 0) < 0 ? errno : 0);
+	EXPECT_TRUE(l5_wait_asleep(pid));
+	EXPECT_EQ(100, recv(fd[1], buf, sizeof(buf), 0));
+	status = l5_reap(pid);
+	EXPECT_TRUE(WIFEXITED(status));
+	EXPECT_EQ(ENOBUFS, WEXITSTATUS(status));
+	/* and others go on */
+	p.fd = fd[0];
+	EXPECT_EQ(1, poll(&p, 1, 10000));
+	EXPECT_EQ(100, send(fd[0], buf, 100, MSG_DONTWAIT));
+	EXPECT_EQ(100, recv(fd[1], buf, sizeof(buf), MSG_DONTWAIT));
+	close(fd[0]);
+	close(fd[1]);
+	l5_sysctl("mem_max_kb", before);
+}
+
 /* A long message waits for its room, while short ones are read. */
 TEST_F_TIMEOUT(limit_packet, waits_for_room, 120)
 {

@@ -28,6 +28,8 @@ static bool read_text(int fd, char *text, size_t size)
 		n = pread(fd, text + at, size - at, at);
 		at += n > 0 ? n : 0;
 	} while (n > 0 && at < size);
+	if (at == size)
+		errno = EFBIG;
 	if (n < 0 || at == size)
 		return false;
 	text[at] = '\0';
