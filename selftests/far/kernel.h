@@ -239,6 +239,7 @@ enum { SOCK_DONE = 1, SOCK_FASYNC };
 struct sock {
 	int refs;
 	int sk_state;
+	int sk_type;
 	int sk_shutdown;
 	int sk_err;
 	unsigned long sk_flags;
