@@ -112,6 +112,9 @@ int l5_rx_answer(struct l5_sock *l5, struct msghdr *msg, size_t len, int flags)
 	n = l5_link_rx_end(l5);
 	if (n)
 		return n;
+	/* not for a receiver: of a record that is about to come, or is gone */
+	if (unlikely(l5->bops->files_left && l5->bops->files_left(l5)))
+		return -EAGAIN;
 	n = l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
 	if (n == -ECONNRESET && l5_reset_told(l5))
 		return 0;

@@ -56,8 +56,13 @@
  *	nothing was done
  * @send_check: the answer that the bootstrap would give to a send that rings
  *	carry, before it looks at the bytes. Context: process
- * @pass_check: our answer to a send with control messages that the bootstrap
- *	carries. Context: process
+ * @pass_check: our answer to a send with control messages. Context: process
+ * @files_send: have the bootstrap carry the control messages of a record whose
+ *	payload is in place, see files.c; NULL: it cannot carry descriptors
+ * @files_recv: give a receiver what the bootstrap carries for a record
+ * @files_room: is it worth while to send such a record? Context: any
+ * @files_left: does the bootstrap carry any that no record was found for?
+ *	Context: any
  * @received: the bootstrap has brought a message. Context: process
  * @send_to_closed: see l5_send_to_closed()
  * @outq: bytes that SIOCOUTQ counts of a ring. Context: process
@@ -109,6 +114,11 @@ struct l5_boot_ops {
 	bool (*abort)(struct sock *bsk);
 	int (*send_check)(struct l5_sock *l5, struct msghdr *msg);
 	int (*pass_check)(struct l5_sock *l5, struct msghdr *msg);
+	int (*files_send)(struct l5_sock *l5, struct msghdr *msg, u64 pos);
+	int (*files_recv)(struct l5_sock *l5, struct msghdr *msg, u64 pos,
+			  int flags);
+	bool (*files_room)(const struct l5_sock *l5);
+	bool (*files_left)(const struct l5_sock *l5);
 	void (*received)(struct l5_sock *l5, struct msghdr *msg);
 	void (*send_to_closed)(struct l5_sock *l5);
 	size_t (*outq)(struct l5_sock *l5);

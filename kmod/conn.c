@@ -19,6 +19,7 @@
 #include <linux/slab.h>
 #include <linux/wait.h>
 
+#include "bootstrap.h"
 #include "conn.h"
 #include "drop.h"
 #include "end.h"
@@ -446,8 +447,10 @@ void l5_conn_meet(struct l5_conn *conn, struct l5_sock *server)
 	u32 size = conn->end[L5_CLIENT].size;
 	int i;
 
-	for (i = 0; i < 2; i++)
+	for (i = 0; i < 2; i++) {
 		conn->end[i].packets = l5_packets(server);
+		conn->end[i].files = server->bops->files_send;
+	}
 	/* the client's ring may have bytes in it */
 	if (!size)
 		size = l5_ring_size(conn->client->ln, client, &server->sk);

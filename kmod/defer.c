@@ -85,7 +85,7 @@ static int l5_defer_write(struct l5_sock *l5, struct kvec *vec)
 	if (err)
 		return err;
 	do {
-		err = l5_ring_write(l5, &iter);
+		err = l5_ring_write(l5, &iter, NULL);
 		if (err > 0)
 			n += err;
 	} while (err > 0 && iov_iter_count(&iter));

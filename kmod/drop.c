@@ -134,7 +134,7 @@ static u64 l5_drop_tail(struct l5_end *e)
 {
 	u64 tail = l5_load(&e->ctrl->tx_tail) & ~(u64)(L5_HDR - 1);
 	u64 *slot = l5_ring_slot(e, tail);
-	u64 hdr = slot ? READ_ONCE(*slot) : 0;
+	u64 hdr = slot ? l5_rec_bare(READ_ONCE(*slot)) : 0;
 
 	return l5_rec_valid(READ_ONCE(e->size), hdr) ?
 	       tail + l5_rec_size((u32)hdr) : tail;

@@ -22,6 +22,7 @@
 #include "connect.h"
 #include "defer.h"
 #include "end.h"
+#include "files.h"
 #include "fold.h"
 #include "io.h"
 #include "link.h"
@@ -63,9 +64,10 @@ static bool l5_tx_pipe(struct l5_sock *l5)
 	       !test_bit(L5_END_BROKEN, &l5_own(l5)->flags);
 }
 
-static bool l5_tx_ready(struct l5_sock *l5)
+static bool l5_tx_ready(struct l5_sock *l5, const struct msghdr *files)
 {
-	return l5_tx_ended(l5) || l5_ring_writable(l5);
+	return l5_tx_ended(l5) ||
+	       (l5_ring_writable(l5) && (!files || l5->bops->files_room(l5)));
 }
 
 /* While connecting, a call that may block waits for the outcome, as in TCP. */
@@ -102,13 +104,19 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 	long timeo = sock_sndtimeo(&l5->sk, msg->msg_flags & MSG_DONTWAIT);
 	bool rest = len && msg->msg_flags & L5_MSG_BELL;
 	const int was = l5_disconnects(l5->boot->sk);
+	struct msghdr *files = l5_files(l5, msg);
 	struct l5_rounds rounds = { };
 	size_t done = 0;
 	ssize_t n;
 	int err;
 
+	/* AF_UNIX looks at descriptors first, then at the address */
+	if (unlikely(files)) {
+		err = l5->bops->pass_check(l5, msg);
+		if (err)
+			return err;
+	}
 	if (l5_tx_ended(l5)) {
-		/* AF_UNIX looks at the address first */
 		if (!rest && !l5->bops->resets && msg->msg_namelen)
 			return -EISCONN;
 		if (rest || !l5_tx_pipe(l5))
@@ -122,6 +130,9 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 	err = l5_rings_send_check(l5, msg);
 	if (err)
 		return err;
+	/* no bytes, no record: but a list of descriptors may be wrong */
+	if (unlikely(files) && !len)
+		return l5_boot_sendmsg(l5, msg, 0);
 	while (msg_data_left(msg)) {
 		n = l5_ring_lock(l5, L5_LOCK_TX, &timeo);
 		if (n == -EPROTO)
@@ -133,10 +144,11 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 				l5_ring_unlock(l5, L5_LOCK_TX);
 				goto ended;
 			}
-			n = l5_ring_write(l5, &msg->msg_iter);
+			n = l5_ring_write(l5, &msg->msg_iter, files);
 			if (n > 0) {
 				done += n;
 				rounds.on = false;
+				files = NULL;
 			}
 		} while (n > 0 && msg_data_left(msg));
 		l5_ring_unlock(l5, L5_LOCK_TX);
@@ -151,13 +163,15 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 			n = l5_again(&rounds, &timeo);
 			if (!n)
 				n = l5_sleep(l5, &timeo, l5_link_arm_tx,
-					     l5_tx_ready(l5));
+					     l5_tx_ready(l5, files));
 			/* there may be another peer by now */
 			if (unlikely(l5_disconnects(l5->boot->sk) != was))
 				goto ended;
 		}
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
+		if (n == -ESHUTDOWN)
+			return l5_tx_answer(l5, msg->msg_flags);
 		if (n < 0)
 			return done ?: n;
 	}
@@ -353,6 +367,7 @@ static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	bool discard = flags & MSG_TRUNC && l5->bops->counts;
 	const int was = l5_disconnects(l5->boot->sk);
 	struct l5_rounds rounds = { };
+	bool files = false;
 	size_t done = 0;
 	ssize_t n;
 
@@ -370,11 +385,10 @@ static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		if (n)
 			return done ?: n;
 		if (peek)
-			n = l5_ring_peek(l5, &msg->msg_iter, done, len - done,
-					 discard);
+			n = l5_ring_peek(l5, msg, done, len - done, discard,
+					 &files);
 		else
-			n = l5_ring_read(l5, &msg->msg_iter, len - done,
-					 discard);
+			n = l5_ring_read(l5, msg, len - done, discard, &files);
 		l5_ring_unlock(l5, L5_LOCK_RX);
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
@@ -387,7 +401,7 @@ static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			done += n;
 		if (n > 0)
 			l5_awaits_no_more(l5);
-		if (done >= target || (n >= 0 && done == len) ||
+		if (done >= target || (n >= 0 && done == len) || files ||
 		    fatal_signal_pending(current))
 			return done;
 		if (n > 0) {

@@ -581,6 +581,8 @@ static void l5_map_info_fill(struct l5_sock *l5, struct l5_map_info *info)
 
 	info->tx_size = READ_ONCE(own->size);
 	info->rx_size = READ_ONCE(l5_peer(l5)->size);
+	if (l5_peer(l5)->files)
+		info->features = L5_REC_FILES;
 	if (l5->conn->link->mailbox)
 		info->mailbox = l5->conn->link->mailbox(l5);
 	mutex_lock(&own->map_lock);
@@ -624,7 +626,8 @@ static int l5_map_info(struct l5_sock *l5, void __user *arg)
 	    copy_to_user(arg, &info, min_t(size_t, size, sizeof(info))))
 		return -EFAULT;
 	return said.version_min > L5_MAP_VERSION ||
-	       said.version_max < L5_MAP_VERSION ? -EPROTONOSUPPORT : 0;
+	       said.version_max < L5_MAP_VERSION ||
+	       info.features & ~said.features ? -EPROTONOSUPPORT : 0;
 }
 
 static int l5_map_doorbell(struct l5_sock *l5, unsigned long bells)

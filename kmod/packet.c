@@ -15,6 +15,7 @@
 #include "answer.h"
 #include "bootstrap.h"
 #include "end.h"
+#include "files.h"
 #include "link.h"
 #include "lock.h"
 #include "packet.h"
@@ -38,16 +39,19 @@ static int l5_packet_error(struct l5_sock *l5)
 	return err;
 }
 
-static bool l5_packet_tx_ready(struct l5_sock *l5)
+static bool l5_packet_tx_ready(struct l5_sock *l5, const struct msghdr *files)
 {
-	return l5_tx_ended(l5) || l5_ring_takes(l5);
+	return l5_tx_ended(l5) ||
+	       (l5_ring_takes(l5) && (!files || l5->bops->files_room(l5)));
 }
 
 static int l5_packet_send_check(struct l5_sock *l5, struct msghdr *msg,
-				size_t len)
+				struct msghdr *files, size_t len)
 {
 	int err = l5_packet_error(l5);
 
+	if (!err && unlikely(files))
+		err = l5->bops->pass_check(l5, files);
 	if (err)
 		return err;
 	if (msg->msg_flags & MSG_OOB)
@@ -61,7 +65,7 @@ static int l5_packet_send_check(struct l5_sock *l5, struct msghdr *msg,
 
 /* Publish it, if there is room. */
 static ssize_t l5_packet_try_send(struct l5_sock *l5, struct msghdr *msg,
-				  long *timeo)
+				  struct msghdr *files, long *timeo)
 {
 	ssize_t n = l5_ring_lock(l5, L5_LOCK_TX, timeo);
 
@@ -70,7 +74,7 @@ static ssize_t l5_packet_try_send(struct l5_sock *l5, struct msghdr *msg,
 	if (l5_tx_ended(l5))
 		n = -EPIPE;
 	else
-		n = l5_ring_write_whole(l5, &msg->msg_iter);
+		n = l5_ring_write_whole(l5, &msg->msg_iter, files);
 	l5_ring_unlock(l5, L5_LOCK_TX);
 	return n;
 }
@@ -88,25 +92,26 @@ static ssize_t l5_packet_try_send(struct l5_sock *l5, struct msghdr *msg,
 int l5_packet_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 {
 	long timeo = sock_sndtimeo(&l5->sk, msg->msg_flags & MSG_DONTWAIT);
+	struct msghdr *files = l5_files(l5, msg);
 	struct l5_rounds rounds = { };
 	ssize_t n;
 
-	n = l5_packet_send_check(l5, msg, len);
+	n = l5_packet_send_check(l5, msg, files, len);
 	if (n)
 		return n;
-	while ((n = l5_packet_try_send(l5, msg, &timeo)) == -EAGAIN) {
+	while ((n = l5_packet_try_send(l5, msg, files, &timeo)) == -EAGAIN) {
 		/* a call that may not wait has armed it for an edge */
 		sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &l5->sk);
 		n = l5_again(&rounds, &timeo);
 		if (!n)
 			n = l5_sleep(l5, &timeo, l5_link_arm_tx,
-				     l5_packet_tx_ready(l5));
+				     l5_packet_tx_ready(l5, files));
 		if (n)
 			return n;
 	}
 	if (n == -EPROTO)
 		l5_ring_violation(l5);
-	if (n == -EPIPE)
+	if (n == -EPIPE || n == -ESHUTDOWN)
 		return l5_tx_answer(l5, msg->msg_flags | MSG_NOSIGNAL);
 	return n;
 }
@@ -132,7 +137,7 @@ static ssize_t l5_packet_try_recv(struct l5_sock *l5, struct msghdr *msg,
 
 	if (n)
 		return n;
-	n = l5_ring_read_whole(l5, &msg->msg_iter, len, peek);
+	n = l5_ring_read_whole(l5, msg, len, peek);
 	l5_ring_unlock(l5, L5_LOCK_RX);
 	return n;
 }

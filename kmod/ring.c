@@ -119,7 +119,7 @@ static int l5_ring_short(struct l5_end *ring, u64 pos)
  * peer is closed, and the pages have been given back, it is published to
  * nobody.
  */
-static void l5_ring_publish(struct l5_end *own, u32 len)
+static void l5_ring_publish(struct l5_end *own, u32 len, u32 flags)
 {
 	u64 pos = own->prod.tail, end = pos + l5_rec_size(len), nowhere;
 	u64 *slot = NULL, *next = NULL;
@@ -127,8 +127,9 @@ static void l5_ring_publish(struct l5_end *own, u32 len)
 
 	if (l5_one_page(pos, end) && own->tx_copy) {
 		at = page_address(own->tx_copy);
-		l5_prod_publish(&own->prod, own->ctrl, at + offset_in_page(pos),
-				at + offset_in_page(end), len);
+		l5_prod_publish_with(&own->prod, own->ctrl,
+				     at + offset_in_page(pos),
+				     at + offset_in_page(end), len, flags);
 		return;
 	}
 	rcu_read_lock_sched();
@@ -137,8 +138,8 @@ static void l5_ring_publish(struct l5_end *own, u32 len)
 		slot = l5_ring_slot(own, pos);
 		next = l5_ring_slot(own, end);
 	}
-	l5_prod_publish(&own->prod, own->ctrl, slot ?: &nowhere,
-			next ?: &nowhere, len);
+	l5_prod_publish_with(&own->prod, own->ctrl, slot ?: &nowhere,
+			     next ?: &nowhere, len, flags);
 	rcu_read_unlock_sched();
 }
 
@@ -161,11 +162,20 @@ void l5_ring_violation(struct l5_sock *l5)
 	sk_error_report(&l5->sk);
 }
 
-/* Copy a record's payload and publish it. Return: 0, -EFAULT. */
-static int l5_ring_put(struct l5_end *own, struct iov_iter *from, u32 len)
+/*
+ * Copy a record's payload and publish it, with what @files has. Nothing is
+ * published before the bootstrap carries that: no descriptor is lost, and no
+ * reader finds a record whose descriptors are not there yet.
+ *
+ * Return: 0, -EFAULT, or as l5_files_send().
+ */
+static int l5_ring_put(struct l5_sock *l5, struct iov_iter *from, u32 len,
+		       struct msghdr *files)
 {
+	struct l5_end *own = l5_own(l5);
 	u64 pos = own->prod.tail + L5_HDR;
 	u32 n = l5_ring_copy_in(own, pos, len, from);
+	int err;
 
 	if (unlikely(n < len)) {
 		if (l5_ring_short(own, pos + n) == -EFAULT) {
@@ -175,9 +185,16 @@ static int l5_ring_put(struct l5_end *own, struct iov_iter *from, u32 len)
 		/* the peer has closed: there is no place for the rest */
 		iov_iter_advance(from, len - n);
 	}
+	if (unlikely(files)) {
+		err = l5->bops->files_send(l5, files, own->prod.tail);
+		if (err) {
+			iov_iter_revert(from, len);
+			return err;
+		}
+	}
 	own->tx_bytes += len;
 	l5_store(&own->ctrl->tx_bytes, l5_load(&own->ctrl->tx_bytes) + len);
-	l5_ring_publish(own, len);
+	l5_ring_publish(own, len, files ? L5_REC_FILES : 0);
 	return 0;
 }
 
@@ -247,13 +264,16 @@ static int l5_ring_have(struct l5_sock *l5, struct l5_end *e, u32 len)
  * l5_ring_write() - publish one record
  * @l5: a socket in state L5_RINGS, its tx_lock held
  * @from: payload, advanced by the bytes taken
+ * @files: a message whose control messages ride with the record, or NULL
  *
  * Context: may sleep.
  * Return: bytes taken, -EAGAIN if the ring is full, -EFAULT, -ENOBUFS if there
  * is no memory, -EPROTO if the peer broke the protocol, -EPIPE if the bytes
- * were taken but the peer closed meanwhile, so they may never be read.
+ * were taken but the peer closed meanwhile, so they may never be read; with
+ * @files also as l5_files_send().
  */
-ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
+ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from,
+		      struct msghdr *files)
 {
 	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
 	int len, err;
@@ -269,7 +289,7 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from)
 	if (err < 0)
 		return err;
 	len = min_t(int, len, err - 2 * L5_HDR);
-	err = l5_ring_put(own, from, len);
+	err = l5_ring_put(l5, from, len, files);
 	l5_ring_letgo(&own->tx_copy);
 	if (unlikely(err))
 		return err;
@@ -344,13 +364,16 @@ bool l5_ring_takes(struct l5_sock *l5)
  * l5_ring_write_whole() - publish all there is as one record
  * @l5: a socket in state L5_RINGS, its tx_lock held, that is never mapped
  * @from: payload, at most l5_ring_message_max(); it may be none
+ * @files: as for l5_ring_write()
  *
  * Context: may sleep.
  * Return: its length, -EAGAIN if the reader has to go on first, -EFAULT,
  * -ENOBUFS if there is no memory, -EPROTO if the peer broke the protocol,
- * -EPIPE if the peer closed meanwhile, and has not read it.
+ * -EPIPE if the peer closed meanwhile, and has not read it; with @files also as
+ * l5_files_send().
  */
-ssize_t l5_ring_write_whole(struct l5_sock *l5, struct iov_iter *from)
+ssize_t l5_ring_write_whole(struct l5_sock *l5, struct iov_iter *from,
+			    struct msghdr *files)
 {
 	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
 	u32 len = iov_iter_count(from), need = l5_rec_size(len) + L5_HDR;
@@ -375,7 +398,7 @@ ssize_t l5_ring_write_whole(struct l5_sock *l5, struct iov_iter *from)
 			   (own->prod.head >> PAGE_SHIFT) + 1);
 		return -EAGAIN;
 	}
-	err = l5_ring_put(own, from, len);
+	err = l5_ring_put(l5, from, len, files);
 	l5_ring_letgo(&own->tx_copy);
 	if (unlikely(err))
 		return err;
@@ -482,6 +505,8 @@ int l5_ring_next(struct l5_end *ring, struct l5_cons *c, struct page **copy)
 	if (slot && !(ring->late_key && l5_ring_late(ring, c->head, slot)))
 		ret = l5_cons_peek(c, slot);
 	rcu_read_unlock_sched();
+	if (ret > 0 && unlikely(c->files) && !ring->files)
+		ret = -1;
 	return ret < 0 ? -EPROTO : ret;
 }
 
@@ -516,10 +541,23 @@ static bool l5_ring_spoilt(const struct l5_end *own)
 	return unlikely(test_bit(L5_END_REVOKED, &own->flags));
 }
 
-static ssize_t l5_ring_take(struct l5_sock *l5, struct iov_iter *to, size_t len,
-			    bool discard)
+/*
+ * Descriptors come with the first byte of their record. Return: 1 if there were
+ * any, 0, or -errno.
+ */
+static int l5_ring_files(struct l5_sock *l5, struct msghdr *msg,
+			 const struct l5_cons *c, int flags)
+{
+	if (likely(!c->files) || c->off)
+		return 0;
+	return l5->bops->files_recv(l5, msg, c->head, flags);
+}
+
+static ssize_t l5_ring_take(struct l5_sock *l5, struct msghdr *msg, size_t len,
+			    bool discard, bool *files)
 {
 	struct l5_end *own = l5_own(l5), *ring = l5_peer(l5);
+	struct iov_iter *to = &msg->msg_iter;
 	struct l5_cons *c = &own->cons;
 	size_t done = 0;
 	u32 freed = 0;
@@ -539,14 +577,17 @@ static ssize_t l5_ring_take(struct l5_sock *l5, struct iov_iter *to, size_t len,
 					    c->head + L5_HDR + c->off + n);
 			break;
 		}
-		if (l5_ring_spoilt(own)) {
+		err = l5_ring_spoilt(own) ? -ECONNRESET :
+					    l5_ring_files(l5, msg, c, 0);
+		if (unlikely(err < 0)) {
 			if (!discard)
 				iov_iter_revert(to, n);
-			err = -ECONNRESET;
 			break;
 		}
 		freed += l5_cons_take(c, own->ctrl, n);
 		done += n;
+		/* a receive ends with the record that descriptors came with */
+		*files = err;
 		if (l5_room_tell(freed, READ_ONCE(ring->size))) {
 			l5_link_freed(l5);
 			freed = 0;
@@ -555,7 +596,7 @@ static ssize_t l5_ring_take(struct l5_sock *l5, struct iov_iter *to, size_t len,
 			if (fatal_signal_pending(current))
 				break;
 		}
-		if (done == len)
+		if (done == len || *files)
 			break;
 	}
 	if (freed)
@@ -575,28 +616,31 @@ static ssize_t l5_ring_take(struct l5_sock *l5, struct iov_iter *to, size_t len,
 /**
  * l5_ring_read() - take bytes out of the ring
  * @l5: a socket in state L5_RINGS, its rx_lock held
- * @to: where they go
+ * @msg: where they go, and descriptors that ride with them
  * @len: how many at most
  * @discard: do not copy, only count
+ * @files: set if there were descriptors: there may be more to read, but not by
+ *	this call
  *
  * Context: may sleep.
  * Return: bytes taken, -EAGAIN if the ring is empty, -EFAULT, -EPROTO,
  * -ECONNRESET if the connection was revoked, or what is to be read is gone
  * since an end is closed.
  */
-ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
-		     bool discard)
+ssize_t l5_ring_read(struct l5_sock *l5, struct msghdr *msg, size_t len,
+		     bool discard, bool *files)
 {
-	ssize_t n = l5_ring_take(l5, to, len, discard);
+	ssize_t n = l5_ring_take(l5, msg, len, discard, files);
 
 	l5_ring_letgo(&l5_own(l5)->rx_copy);
 	return n;
 }
 
-static ssize_t l5_ring_take_whole(struct l5_sock *l5, struct iov_iter *to,
+static ssize_t l5_ring_take_whole(struct l5_sock *l5, struct msghdr *msg,
 				  size_t len, bool peek)
 {
 	struct l5_end *own = l5_own(l5), *ring = l5_peer(l5);
+	struct iov_iter *to = &msg->msg_iter;
 	struct l5_cons *c = &own->cons;
 	u32 whole, part, n;
 	int err;
@@ -612,9 +656,12 @@ static ssize_t l5_ring_take_whole(struct l5_sock *l5, struct iov_iter *to,
 		iov_iter_revert(to, n);
 		return l5_ring_short(ring, c->head + L5_HDR + n);
 	}
-	if (l5_ring_spoilt(own)) {
+	err = l5_ring_spoilt(own) ? -ECONNRESET :
+				    l5_ring_files(l5, msg, c,
+						  peek ? MSG_PEEK : 0);
+	if (unlikely(err < 0)) {
 		iov_iter_revert(to, n);
-		return -ECONNRESET;
+		return err;
 	}
 	if (peek)
 		return whole;
@@ -630,7 +677,7 @@ static ssize_t l5_ring_take_whole(struct l5_sock *l5, struct iov_iter *to,
 /**
  * l5_ring_read_whole() - take a record out of the ring
  * @l5: a socket in state L5_RINGS, its rx_lock held, that is never mapped
- * @to: where its payload goes
+ * @msg: where its payload goes, and descriptors that ride with it
  * @len: how much of it at most; the rest is lost
  * @peek: leave the record in the ring
  *
@@ -638,10 +685,10 @@ static ssize_t l5_ring_take_whole(struct l5_sock *l5, struct iov_iter *to,
  * Return: length of the record, -EAGAIN if there is none, else as
  * l5_ring_read().
  */
-ssize_t l5_ring_read_whole(struct l5_sock *l5, struct iov_iter *to, size_t len,
+ssize_t l5_ring_read_whole(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			   bool peek)
 {
-	ssize_t n = l5_ring_take_whole(l5, to, len, peek);
+	ssize_t n = l5_ring_take_whole(l5, msg, len, peek);
 
 	l5_ring_letgo(&l5_own(l5)->rx_copy);
 	return n;
@@ -668,15 +715,16 @@ int l5_ring_walk(struct l5_end *ring, struct l5_cons *c, u64 start,
 	return l5_chain_step(c, start) ? l5_ring_next(ring, c, copy) : 0;
 }
 
-static ssize_t l5_ring_look(struct l5_sock *l5, struct iov_iter *to,
-			    size_t skip, size_t len, bool discard)
+static ssize_t l5_ring_look(struct l5_sock *l5, struct msghdr *msg,
+			    size_t skip, size_t len, bool discard, bool *files)
 {
 	struct l5_end *own = l5_own(l5), *ring = l5_peer(l5);
+	struct iov_iter *to = &msg->msg_iter;
 	u64 start = own->cons.head;
 	struct l5_cons *c = &own->cons;
 	struct l5_cons walk;
 	size_t done = 0;
-	int err;
+	int err, came;
 
 	lockdep_assert_held(&l5->rx_lock);
 	/* validate in place, so that a read gets what was seen here */
@@ -704,12 +752,16 @@ static ssize_t l5_ring_look(struct l5_sock *l5, struct iov_iter *to,
 			return done ?: l5_ring_short(ring, walk.head + L5_HDR +
 							   walk.off + n);
 		}
-		if (l5_ring_spoilt(own)) {
+		came = l5_ring_spoilt(own) ? -ECONNRESET :
+					     l5_ring_files(l5, msg, &walk,
+							   MSG_PEEK);
+		if (unlikely(came < 0)) {
 			iov_iter_revert(to, n);
-			return done ?: -ECONNRESET;
+			return done ?: came;
 		}
 		done += part;
-		if (done == len)
+		*files = came;
+		if (done == len || came)
 			return done;
 	}
 	if (done)
@@ -720,17 +772,18 @@ static ssize_t l5_ring_look(struct l5_sock *l5, struct iov_iter *to,
 /**
  * l5_ring_peek() - copy bytes and leave them in the ring
  * @l5: a socket in state L5_RINGS, its rx_lock held
- * @to: where they go
+ * @msg: where they go
  * @skip: bytes to leave out at the start
  * @len: how many at most
  * @discard: do not copy, only count
+ * @files: as for l5_ring_read()
  *
  * Return: as l5_ring_read().
  */
-ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
-		     size_t len, bool discard)
+ssize_t l5_ring_peek(struct l5_sock *l5, struct msghdr *msg, size_t skip,
+		     size_t len, bool discard, bool *files)
 {
-	ssize_t n = l5_ring_look(l5, to, skip, len, discard);
+	ssize_t n = l5_ring_look(l5, msg, skip, len, discard, files);
 
 	l5_ring_letgo(&l5_own(l5)->rx_copy);
 	return n;

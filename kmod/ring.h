@@ -5,15 +5,17 @@
 
 #include "l5.h"
 
-ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from);
+ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from,
+		      struct msghdr *files);
 u32 l5_ring_message_max(const struct l5_sock *l5);
 bool l5_ring_takes(struct l5_sock *l5);
-ssize_t l5_ring_write_whole(struct l5_sock *l5, struct iov_iter *from);
-ssize_t l5_ring_read(struct l5_sock *l5, struct iov_iter *to, size_t len,
-		     bool discard);
-ssize_t l5_ring_peek(struct l5_sock *l5, struct iov_iter *to, size_t skip,
-		     size_t len, bool discard);
-ssize_t l5_ring_read_whole(struct l5_sock *l5, struct iov_iter *to, size_t len,
+ssize_t l5_ring_write_whole(struct l5_sock *l5, struct iov_iter *from,
+			    struct msghdr *files);
+ssize_t l5_ring_read(struct l5_sock *l5, struct msghdr *msg, size_t len,
+		     bool discard, bool *files);
+ssize_t l5_ring_peek(struct l5_sock *l5, struct msghdr *msg, size_t skip,
+		     size_t len, bool discard, bool *files);
+ssize_t l5_ring_read_whole(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			   bool peek);
 int l5_ring_next(struct l5_end *ring, struct l5_cons *c, struct page **copy);
 int l5_ring_walk(struct l5_end *ring, struct l5_cons *c, u64 start,

@@ -47,6 +47,7 @@
 #include <net/scm.h>
 
 #include "bootstrap.h"
+#include "files.h"
 #include "rendezvous.h"
 #include "ring.h"
 #include "unread.h"
@@ -571,6 +572,17 @@ static void l5_unix_connected(struct l5_sock *l5)
 		sock_put(child);
 }
 
+/* Is the peer AF_L5, or the child of its listener? */
+static bool l5_unix_peer_guarded(const struct l5_sock *l5)
+{
+	struct sock *peer = unix_peer_get(l5->boot->sk);
+	bool guarded = peer && l5_unix_guarded(peer);
+
+	if (peer)
+		sock_put(peer);
+	return guarded;
+}
+
 /**
  * l5_unix_pass_check() - say early which descriptors a send cannot carry
  * @l5: the sender
@@ -580,20 +592,15 @@ static void l5_unix_connected(struct l5_sock *l5)
  * stand for other files when AF_UNIX looks them up again; the files that are
  * queued are judged by l5_unix_data_ready().
  *
- * Return: 0, -EINVAL if the list is malformed, -EOPNOTSUPP if the peer is AF_L5
- * and would not get one of the descriptors.
+ * Return: 0, -EINVAL if the list is malformed, -EBADF, -EOPNOTSUPP if the peer
+ * is AF_L5 and would not get one of the descriptors.
  */
 static int l5_unix_pass_check(struct l5_sock *l5, struct msghdr *msg)
 {
-	struct sock *peer = unix_peer_get(l5->boot->sk);
 	struct cmsghdr *cmsg;
-	bool guarded;
 	int i, n;
 
-	guarded = peer && l5_unix_guarded(peer);
-	if (peer)
-		sock_put(peer);
-	if (!guarded)
+	if (l5_state(l5) != L5_RINGS && !l5_unix_peer_guarded(l5))
 		return 0;
 	for_each_cmsghdr(cmsg, msg) {
 		int *fds = (int *)CMSG_DATA(cmsg);
@@ -605,11 +612,13 @@ static int l5_unix_pass_check(struct l5_sock *l5, struct msghdr *msg)
 			continue;
 		n = (cmsg->cmsg_len - sizeof(*cmsg)) / sizeof(int);
 		for (i = 0; i < n; i++) {
-			struct file *file = fget(fds[i]);
-			bool harmless = !file || l5_unix_harmless(file);
+			struct file *file = fget_raw(fds[i]);
+			bool harmless;
 
-			if (file)
-				fput(file);
+			if (!file)
+				return -EBADF;
+			harmless = l5_unix_harmless(file);
+			fput(file);
 			if (!harmless)
 				return -EOPNOTSUPP;
 		}
@@ -655,12 +664,9 @@ static enum l5_reason l5_unix_why_not(const struct l5_sock *l5)
 	return l5_pass_sender(l5->boot) ? L5_REASON_OPTION : L5_REASON_NONE;
 }
 
-/* Neither credentials nor descriptors travel in a ring. */
 static int l5_unix_send_check(struct l5_sock *l5, struct msghdr *msg)
 {
-	if (msg->msg_namelen)
-		return -EISCONN;
-	return msg->msg_controllen ? -EOPNOTSUPP : 0;
+	return msg->msg_namelen ? -EISCONN : 0;
 }
 
 /* Bytes that the peer has not read; TCP counts what its kernel has not got. */
@@ -720,6 +726,10 @@ const struct l5_boot_ops l5_unix_boot = {
 	.abort		= l5_unix_abort,
 	.send_check	= l5_unix_send_check,
 	.pass_check	= l5_unix_pass_check,
+	.files_send	= l5_files_send,
+	.files_recv	= l5_files_recv,
+	.files_room	= l5_files_room,
+	.files_left	= l5_files_left,
 	.received	= l5_unix_received,
 	.outq		= l5_unix_outq,
 	.opts_push	= l5_unix_opts_push,

@@ -321,8 +321,7 @@ struct l5_area {
  *	that needs more than @tx_extent asks for them (L5_IOC_ROOM), or makes
  *	the plain send() call. Programs are told that they can write as long as
  *	half of these, or 128 KiB, are free
- * @features: bits for what the peer understands of what a record may have: none
- *	so far
+ * @features: bits for flags that this end may give its records: none so far
  * @watch: gets another value as soon as a process that watches (L5_IOC_WATCH)
  *	has closed a descriptor of this end; never the value of another end
  * @tx_refused: counts how often memory for this end's ring was refused: then
@@ -383,9 +382,10 @@ struct l5_watch {
  * @version_max: in: the newest that the caller understands; out: the newest
  *	that the kernel understands
  * @version: in: 0; out: the version that holds
- * @features: in: bits for what the caller understands of what a record may
- *	have; out: for what the kernel understands. None so far; the reader of a
- *	bit that it does not know ignores it.
+ * @features: in: the flags of a record (L5_REC_*) that the caller understands;
+ *	out: those that a record of this connection may have. If the caller does
+ *	not understand one of these the call is EPROTONOSUPPORT, too, with
+ *	@features written; flags that only the caller knows are no error.
  * @areas: in: address of an array of &struct l5_area, which the kernel fills
  * @nareas: in: how many areas the array has room for; out: how many there are
  * @id: in: 0; out: for the lock words: the number of the calling process's

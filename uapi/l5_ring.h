@@ -119,14 +119,18 @@
  * The upper half of a header word is L5_REC_VALID once the record is published.
  * (In a ring that another host writes by L5_NOTIFY_ONE the kernel finds other
  * bits there, too, see below.) The lower half is the length of the
- * payload, which may be 0, and flags in its upper bits. A flag is set only if
- * the reader's kernel said that it understands it (l5_map_state.features). That
- * is none so far: any flag is a violation. The names are for flags to come.
+ * payload, which may be 0, and flags in its upper bits.
+ *
+ * L5_REC_FILES is set by kernels alone, where the bootstrap can carry
+ * descriptors: these wait there for the reader of the record. Only a system
+ * call can receive them, so a reader that has the ring mapped makes one. It has
+ * said that it will (l5_map_info.features). Anywhere else the flag is a
+ * violation, and so is any other flag: the names are for flags to come.
  */
 #define L5_REC_VALID		0x80000000u
 #define L5_REC_LEN		0x01ffffffu
 #define L5_REC_MORE		0x02000000u	/* the message goes on */
-#define L5_REC_FILES		0x04000000u	/* files ride with it */
+#define L5_REC_FILES		0x04000000u	/* descriptors ride with it */
 #define L5_REC_SWITCH		0x08000000u	/* the last of its ring */
 
 /*
@@ -209,6 +213,8 @@ struct l5_prod {
  * @have: is there a record, so that @len says something?
  * @len: the record's length as validated, which may be 0; 0 if there is no
  *	record
+ * @files: if there is a record: do descriptors ride with it? Then it is for the
+ *	kernel to take it
  * @size: of the ring in bytes
  * @empty: number of records without payload that were skipped in a row
  * @empty_end: position after the last of them
@@ -221,6 +227,7 @@ struct l5_cons {
 	__u32 off;
 	__u32 have;
 	__u32 len;
+	__u32 files;
 	__u32 size;
 	__u32 empty;
 	__u64 empty_end;
@@ -242,6 +249,15 @@ static inline __u32 l5_rec_size(__u32 len)
 static inline __u32 l5_rec_max(__u32 size)
 {
 	return size - 2 * L5_HDR;
+}
+
+/**
+ * l5_rec_bare() - a header word without the flags that a reader may meet
+ * @hdr: the header word
+ */
+static inline __u64 l5_rec_bare(__u64 hdr)
+{
+	return hdr & ~(__u64)L5_REC_FILES;
 }
 
 /* Is this the header of a record that a ring of this size may hold? A flag
@@ -293,6 +309,27 @@ static inline __u32 l5_prod_room(const struct l5_prod *p)
 }
 
 /**
+ * l5_prod_publish_with() - hand a record with flags to the consumer
+ * @p: the producer
+ * @own: its control page
+ * @slot: the header word at @p->tail
+ * @next: the header word l5_rec_size(@len) further
+ * @len: of the payload, already in place, at most l5_prod_room()
+ * @flags: L5_REC_FILES or 0
+ */
+static inline void l5_prod_publish_with(struct l5_prod *p, struct l5_ctrl *own,
+					__u64 *slot, __u64 *next, __u32 len,
+					__u32 flags)
+{
+	l5_store(next, 0);
+	/* A, pairs with B */
+	l5_store_release(slot, (__u64)L5_REC_VALID << 32 | flags | len);
+	p->tail += l5_rec_size(len);
+	/* V, pairs with W in the kernel, which sends what is before the tail */
+	l5_store_release(&own->tx_tail, p->tail);
+}
+
+/**
  * l5_prod_publish() - hand a record to the consumer
  * @p: the producer
  * @own: its control page
@@ -303,17 +340,12 @@ static inline __u32 l5_prod_room(const struct l5_prod *p)
 static inline void l5_prod_publish(struct l5_prod *p, struct l5_ctrl *own,
 				   __u64 *slot, __u64 *next, __u32 len)
 {
-	l5_store(next, 0);
-	/* A, pairs with B */
-	l5_store_release(slot, (__u64)L5_REC_VALID << 32 | len);
-	p->tail += l5_rec_size(len);
-	/* V, pairs with W in the kernel, which sends what is before the tail */
-	l5_store_release(&own->tx_tail, p->tail);
+	l5_prod_publish_with(p, own, slot, next, len, 0);
 }
 
 /**
  * l5_cons_peek() - look for a record
- * @c: the consumer; its @len describes the record on success
+ * @c: the consumer; its @len and @files describe the record on success
  * @slot: the header word at @c->head
  *
  * Return: 1 if there is a record, 0 if not, -1 if the header word is no
@@ -321,7 +353,7 @@ static inline void l5_prod_publish(struct l5_prod *p, struct l5_ctrl *own,
  */
 static inline int l5_cons_peek(struct l5_cons *c, const __u64 *slot)
 {
-	__u64 hdr;
+	__u64 hdr, bare;
 
 	if (c->have)
 		return 1;
@@ -330,10 +362,12 @@ static inline int l5_cons_peek(struct l5_cons *c, const __u64 *slot)
 	/* a record that some was taken of cannot be gone, or not have come */
 	if (!hdr)
 		return c->off ? -1 : 0;
+	bare = l5_rec_bare(hdr);
 	/* and it is longer than that */
-	if (!l5_rec_valid(c->size, hdr) || (c->off && c->off >= (__u32)hdr))
+	if (!l5_rec_valid(c->size, bare) || (c->off && c->off >= (__u32)bare))
 		return -1;
-	c->len = (__u32)hdr;
+	c->len = (__u32)bare;
+	c->files = bare != hdr;
 	c->have = 1;
 	return 1;
 }
@@ -444,7 +478,7 @@ static inline int l5_prod_load(struct l5_prod *p, const struct l5_ctrl *own,
 static inline int l5_prod_mend(struct l5_prod *p, struct l5_ctrl *own,
 			       const struct l5_ctrl *peer, const __u64 *slot)
 {
-	__u64 hdr = l5_load(slot);
+	__u64 hdr = l5_rec_bare(l5_load(slot));
 
 	if (!l5_rec_valid(p->size, hdr))
 		return 0;
@@ -483,7 +517,7 @@ static inline void l5_cons_mend(struct l5_cons *c, struct l5_ctrl *own,
 				const __u64 *slot)
 {
 	/* B, pairs with A */
-	__u64 hdr = l5_load_acquire(slot);
+	__u64 hdr = l5_rec_bare(l5_load_acquire(slot));
 
 	if (!c->off || !l5_rec_valid(c->size, hdr) ||
 	    c->off != l5_rec_size((__u32)hdr))

@@ -22,9 +22,9 @@
 #define INQ_REASON							\
 	"SO_INQ is unknown, as it was to AF_UNIX before Linux 6.17"
 
-#define RIGHTS_REASON							\
-	"a ring carries bytes: descriptors are refused, and travel over a "\
-	"plain AF_UNIX socket"
+#define PEEK_FILES_REASON						\
+	"a peek brings the descriptors of the bytes that it copies; "	\
+	"AF_UNIX's brings those of the next message as well"
 #define LOWAT_REASON							\
 	"poll waits for SO_RCVLOWAT bytes, as on TCP; AF_UNIX does not"
 #define ERRQUEUE_REASON							\
@@ -110,12 +110,8 @@ const struct deviation deviations[] = {
 	{ "types", "socket(fam, SOCK_STREAM, -1)", V_UN,
 	  "-1 EPROTONOSUPPORT", "-1 EINVAL", false,
 	  "a negative protocol is refused as TCP refuses it", D_ALWAYS },
-	{ "passes_a_file", "pass(c->a, p*)", V_UN,
-	  "1", "-1 EOPNOTSUPP", false, RIGHTS_REASON, D_ALWAYS },
-	{ "passes_a_file", "poll c->b", V_UN,
-	  "1 IN|OUT|*", "1 OUT|*", false, RIGHTS_REASON, D_ALWAYS },
-	{ "passes_a_file", "received *", V_UN, "1", "*", false,
-	  RIGHTS_REASON, D_ALWAYS },
+	{ "peeked", "m.msg_flags", V_UN, "8", "0", true,
+	  PEEK_FILES_REASON, D_ALWAYS },
 	{ "passes_credentials", "credentials", V_UN, "1", "0", false,
 	  "bytes in a ring do not say who wrote them: SO_PASSCRED before "
 	  "connect() or listen() keeps AF_UNIX, later it brings nothing",

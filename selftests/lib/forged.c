@@ -59,7 +59,8 @@ static void forge(__u32 *word, uint32_t id, enum forgery what, uint32_t n)
 /* By bare system calls, whatever library there is. */
 static void forger(int fd, enum forgery what, struct board *b)
 {
-	struct l5_map_info info = { .size = sizeof(info) };
+	struct l5_map_info info = { .size = sizeof(info),
+				    .features = L5_REC_FILES };
 	struct l5_ctrl *own;
 	int64_t end;
 	uint32_t n;

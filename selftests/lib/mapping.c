@@ -21,6 +21,7 @@ int mapping_areas(int fd, struct l5_map_info *info,
 {
 	memset(info, 0, sizeof(*info));
 	info->size = sizeof(*info);
+	info->features = L5_REC_FILES;
 	info->areas = (uintptr_t)area;
 	info->nareas = area ? MAP_AREAS : 0;
 	return ioctl(fd, L5_IOC_MAP_INFO, info) ? -errno : 0;
@@ -268,6 +269,11 @@ static ssize_t get_locked(struct mapping *m, bool died, void *buf, size_t len,
 			break;
 		if (ret == 2)
 			continue;
+		/* the kernel's to take */
+		if (c->files) {
+			ret = 0;
+			break;
+		}
 		n = c->len - c->off;
 		if (n > len - done)
 			n = len - done;

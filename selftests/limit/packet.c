@@ -382,17 +382,6 @@ static ssize_t send_fd(int fd, const char *text, size_t len, int passed)
 	return sendmsg(fd, &m, 0);
 }
 
-/* Nor does a ring carry descriptors. */
-TEST_F(limit_packet, no_descriptors)
-{
-	char b;
-
-	EXPECT_EQ(-1, send_fd(self->fd[0], "f", 1, 0));
-	EXPECT_EQ(EOPNOTSUPP, errno);
-	EXPECT_EQ(-1, recv(self->fd[1], &b, 1, MSG_DONTWAIT));
-	EXPECT_EQ(EAGAIN, errno);
-}
-
 /* An administrator's end: a reset, once; then what has come, and the end. */
 TEST_F(limit_packet, revoked)
 {

@@ -263,7 +263,9 @@ TEST_F(ring_record, peek)
 	}
 }
 
-/* Flags that neither side said to understand, and bits that are no flags. */
+/* Flags that neither side said to understand, and bits that are no flags; of
+ * L5_REC_FILES a reader is told, and it is its matter what that means.
+ */
 TEST_F(ring_record, flags)
 {
 	static const uint32_t lens[] = { 0, 1, 100 };
@@ -278,12 +280,50 @@ TEST_F(ring_record, flags)
 		for (bit = 25; bit < 63; bit++) {
 			struct l5_cons c = { .size = L5_RING_MAX };
 			__u64 hdr = RING_VALID(lens[l]) | 1ull << bit;
+			bool files = bit == 26;
 
-			EXPECT_EQ(-1, l5_cons_peek(&c, &hdr)) {
+			EXPECT_EQ(files ? 1 : -1, l5_cons_peek(&c, &hdr)) {
 				TH_LOG("bit %u, length %u", bit, lens[l]);
 			}
-			EXPECT_EQ(0, c.have);
+			EXPECT_EQ(files, c.have);
+			EXPECT_EQ(files, c.files);
+			EXPECT_EQ(files ? lens[l] : 0, c.len);
 		}
+}
+
+/* A record with that flag is as long as without it, whatever asks. */
+TEST_F(ring_record, files)
+{
+	struct l5_ctrl own = { .tx_tail = 0 }, peer = { .tx_tail = 0 };
+	struct l5_prod p = { .size = 4096 };
+	struct l5_cons c = { .size = 4096 };
+	__u64 slot = 0, next = 1;
+
+	l5_prod_publish_with(&p, &own, &slot, &next, 100, L5_REC_FILES);
+	EXPECT_EQ(RING_VALID(100) | L5_REC_FILES, slot);
+	EXPECT_EQ(0, next);
+	EXPECT_EQ(l5_rec_size(100), p.tail);
+	EXPECT_EQ(p.tail, own.tx_tail);
+	EXPECT_FALSE(l5_rec_valid(4096, slot));
+	EXPECT_TRUE(l5_rec_valid(4096, l5_rec_bare(slot)));
+	/* a writer that died before the tail moved */
+	own.tx_tail = 0;
+	p.tail = 0;
+	ASSERT_EQ(0, l5_prod_mend(&p, &own, &peer, &slot));
+	EXPECT_EQ(l5_rec_size(100), own.tx_tail);
+	/* and a reader before its head did */
+	own.rx_pos = l5_rec_size(100);
+	ASSERT_EQ(0, l5_cons_load(&c, &own));
+	l5_cons_mend(&c, &own, &slot);
+	EXPECT_EQ(own.rx_pos, own.rx_head);
+	/* the next record says for itself what rides with it */
+	slot = RING_VALID(3) | L5_REC_FILES;
+	ASSERT_EQ(1, l5_cons_peek(&c, &slot));
+	EXPECT_EQ(1, c.files);
+	l5_cons_take(&c, &own, 3);
+	slot = RING_VALID(3);
+	ASSERT_EQ(1, l5_cons_peek(&c, &slot));
+	EXPECT_EQ(0, c.files);
 }
 
 /* A record without payload is one; a stream skips it, up to a point. */

@@ -63,6 +63,7 @@ int l5_map_ask(int fd, struct l5_map_info *info, struct l5_area *area,
 	info->size = sizeof(*info);
 	info->version_min = L5_MAP_VERSION;
 	info->version_max = L5_MAP_VERSION;
+	info->features = L5_REC_FILES;
 	info->areas = (uintptr_t)area;
 	info->nareas = n;
 	if (syscall(SYS_ioctl, fd, L5_IOC_MAP_INFO, info) < 0)

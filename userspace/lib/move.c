@@ -245,7 +245,10 @@ static bool l5_map_drain(struct l5_map *m, struct l5_iov *i, uint64_t pos,
 	return true;
 }
 
-/* The record that a stream goes on with: as l5_cons_peek(). */
+/*
+ * The record that a stream goes on with: as l5_cons_peek(). One that descriptors
+ * ride with is the kernel's to take, however much of it was taken.
+ */
 static int l5_map_payload(struct l5_map *m, struct l5_cons *c)
 {
 	int ret;
@@ -265,13 +268,13 @@ static size_t l5_map_look(struct l5_map *m, struct l5_cons *cons,
 	uint64_t start;
 
 	*err = l5_map_payload(m, cons);
-	if (*err <= 0)
+	if (*err <= 0 || cons->files)
 		return 0;
 	c = *cons;
 	start = c.head;
 	do {
 		*err = l5_cons_peek(&c, l5_map_rx_slot(m, c.head));
-		if (*err <= 0)
+		if (*err <= 0 || c.files)
 			break;
 		part = c.len - c.off;
 		if (part > total - done)
@@ -291,7 +294,7 @@ static size_t l5_map_take(struct l5_map *m, int fd, struct l5_cons *c,
 
 	while (done < total) {
 		*err = l5_map_payload(m, c);
-		if (*err <= 0)
+		if (*err <= 0 || c->files)
 			break;
 		part = c->len - c->off;
 		if (part > total - done)
@@ -512,7 +515,7 @@ ssize_t l5_map_peek(struct l5_map *m, int fd, const void **p)
 	if (err)
 		return err;
 	err = l5_map_payload(m, &g.cons);
-	if (err > 0) {
+	if (err > 0 && !g.cons.files) {
 		at = (g.cons.head + L5_HDR + g.cons.off) & (m->rx_size - 1);
 		*p = m->rx + at;
 		ret = l5_map_span(at, g.cons.len - g.cons.off, m->rx_size);
@@ -520,6 +523,8 @@ ssize_t l5_map_peek(struct l5_map *m, int fd, const void **p)
 		return ret;
 	}
 	l5_map_unlock(m, fd, L5_LOCK_RX, &g);
+	if (err > 0)
+		return L5_TRY_ASK;
 	return err ? l5_map_broken(m, fd) : ret;
 }
 

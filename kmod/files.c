@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * AF_L5: descriptors and credentials that ride with a record.
+ *
+ * A ring carries bytes. What only the kernel can hand over goes through the
+ * bootstrap, an AF_UNIX socket: so the kernel's own code looks the descriptors
+ * up, counts them against the sender's limit, asks the security modules, and
+ * installs them. The record says that there is something (L5_REC_FILES), and
+ * the message in the bootstrap's queue says which record it belongs to, by the
+ * record's position. It has no other bytes.
+ *
+ * The message is queued before the record is published, and both under the
+ * sender's tx_lock; a reader takes the message under its rx_lock before it
+ * takes the first byte of the record. So the two queues go in step. They do not
+ * if a process wrote the flag, or moved a cursor, in what it has mapped: then
+ * the positions differ, and the reader ends the connection.
+ *
+ * Which descriptors may lie in a bootstrap's queue is unix.c's matter.
+ *
+ * Locks: AF_UNIX's iolock and state lock are taken below tx_lock and rx_lock.
+ */
+#include <linux/skbuff.h>
+#include <linux/uio.h>
+#include <net/sock.h>
+
+#include "bootstrap.h"
+#include "files.h"
+#include "opts.h"
+
+/**
+ * l5_files() - does a send have anything that rides with its record?
+ * @l5: a socket that writes to a ring
+ * @msg: what it sends
+ *
+ * Context: any.
+ * Return: @msg or NULL, for l5_ring_write().
+ */
+struct msghdr *l5_files(const struct l5_sock *l5, struct msghdr *msg)
+{
+	return unlikely(msg->msg_controllen) && l5->bops->files_send ? msg :
+								       NULL;
+}
+
+/* A message like another, but for its bytes: those are a position. */
+static struct msghdr l5_files_msg(const struct msghdr *msg, struct kvec *vec,
+				  u64 *pos, unsigned int dir)
+{
+	struct msghdr with = *msg;
+
+	*vec = (struct kvec){ pos, sizeof(*pos) };
+	with.msg_name = NULL;
+	with.msg_namelen = 0;
+	iov_iter_kvec(&with.msg_iter, dir, vec, 1, sizeof(*pos));
+	return with;
+}
+
+/* The bootstrap is to know what its owner knows, as in l5_boot_use(). */
+static void l5_files_begin(struct l5_sock *l5)
+{
+	l5_boot_error(l5);
+	l5_boot_borrow(l5);
+	l5_opts_push(l5);
+}
+
+/**
+ * l5_files_send() - have the bootstrap carry what rides with a record
+ * @l5: the sender, its tx_lock held
+ * @msg: whose control messages these are, in kernel memory
+ * @pos: of the record, whose payload is in place
+ *
+ * Context: may sleep, but not for the reader.
+ * Return: 0, -EAGAIN if the reader has to go on first, -ESHUTDOWN if the
+ * connection has ended and the bootstrap is to say how, or as AF_UNIX: -EBADF,
+ * -EINVAL, -EPERM, -ETOOMANYREFS, -ENOMEM.
+ */
+int l5_files_send(struct l5_sock *l5, struct msghdr *msg, u64 pos)
+{
+	struct msghdr with;
+	struct kvec vec;
+	int n;
+
+	lockdep_assert_held(&l5->tx_lock);
+	with = l5_files_msg(msg, &vec, &pos, L5_ITER_SOURCE);
+	with.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+	l5_files_begin(l5);
+	n = l5->boot->ops->sendmsg(l5->boot, &with, sizeof(pos));
+	l5_boot_error(l5);
+	if (n == -EPIPE)
+		return -ESHUTDOWN;
+	return n < 0 ? n : 0;
+}
+
+/**
+ * l5_files_recv() - give a receiver what rides with a record
+ * @l5: the receiver, its rx_lock held
+ * @msg: of the receive
+ * @pos: of the record
+ * @flags: MSG_PEEK: leave it where it is
+ *
+ * A receiver without room for it loses it, and gets MSG_CTRUNC.
+ *
+ * Context: may sleep, but not for the sender.
+ * Return: 1 if anything came, 0 if nothing that the receiver asked for, -EPROTO
+ * if it is not there, or an error of the bootstrap's that comes first.
+ */
+int l5_files_recv(struct l5_sock *l5, struct msghdr *msg, u64 pos, int flags)
+{
+	struct msghdr with;
+	struct kvec vec;
+	u64 at = 0;
+	int n;
+
+	lockdep_assert_held(&l5->rx_lock);
+	with = l5_files_msg(msg, &vec, &at, L5_ITER_DEST);
+	l5_files_begin(l5);
+	n = l5->boot->ops->recvmsg(l5->boot, &with, sizeof(at),
+				   flags | MSG_DONTWAIT);
+	if (n >= 0 && l5->bops->received)
+		l5->bops->received(l5, &with);
+	l5_boot_error(l5);
+	if (n < 0 && n != -EAGAIN)
+		return n;
+	n = n == sizeof(at) && at == pos ?
+	    with.msg_controllen != msg->msg_controllen ||
+	    with.msg_flags & MSG_CTRUNC : -EPROTO;
+	msg->msg_control = with.msg_control;
+	msg->msg_controllen = with.msg_controllen;
+	msg->msg_flags |= with.msg_flags & MSG_CTRUNC;
+	return n;
+}
+
+/**
+ * l5_files_room() - is it worth while to send something with a record?
+ * @l5: the sender
+ *
+ * As AF_UNIX has it, and as poll() says. Whoever reads wakes the tasks that
+ * wait at the bootstrap, which are those that wait at its owner.
+ *
+ * Context: any.
+ */
+bool l5_files_room(const struct l5_sock *l5)
+{
+	const struct sock *bsk = l5->boot->sk;
+
+	return refcount_read(&bsk->sk_wmem_alloc) << 2 <=
+	       READ_ONCE(bsk->sk_sndbuf);
+}
+
+/**
+ * l5_files_left() - is there anything whose record was not found?
+ * @l5: a receiver whose ring is empty
+ *
+ * Its record is about to be published, unless a process moved the cursor.
+ *
+ * Context: any.
+ */
+bool l5_files_left(const struct l5_sock *l5)
+{
+	return !skb_queue_empty_lockless(&l5->boot->sk->sk_receive_queue);
+}

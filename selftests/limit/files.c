@@ -1,0 +1,627 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Descriptors that ride with records: which may, how many, and what becomes of
+ * them when processes are killed, close at any time, share a socket, or write
+ * what they like into what they have mapped. None is lost, none comes twice or
+ * with other bytes, and nothing stays. What they do otherwise is AF_UNIX's, see
+ * diff/files.
+ */
+#include <kselftest_harness.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ends.h"
+#include "mapping.h"
+#include "uring.h"
+#include "users.h"
+
+enum { ROUNDS = 10000, KILLS = 60, READERS = 4, SHARED = 3000 };
+
+#define BACK_MS		(10000 * l5_slow())
+
+FIXTURE(limit_files)
+{
+	int fd[2];
+	long long sockets, references, files;
+};
+
+FIXTURE_VARIANT(limit_files)
+{
+	int type;
+};
+
+FIXTURE_VARIANT_ADD(limit_files, stream)
+{
+	.type = SOCK_STREAM,
+};
+
+FIXTURE_VARIANT_ADD(limit_files, packets)
+{
+	.type = SOCK_SEQPACKET,
+};
+
+/* Open files of the whole machine */
+static long long open_files(void)
+{
+	return l5_number("/proc/sys/fs/file-nr");
+}
+
+static bool ours(int type, int fd[2])
+{
+	return !socketpair(l5_family(), type, L5PROTO_UNIX, fd) &&
+	       l5_transport(fd[0]) == L5_TRANSPORT_SHM;
+}
+
+FIXTURE_SETUP(limit_files)
+{
+	l5_or_skip();
+	signal(SIGPIPE, SIG_IGN);
+	self->sockets = l5_sockets();
+	self->references = l5_references();
+	self->files = open_files();
+	ASSERT_TRUE(ours(variant->type, self->fd));
+}
+
+/* Other programs of the machine open a few. */
+FIXTURE_TEARDOWN(limit_files)
+{
+	close(self->fd[0]);
+	close(self->fd[1]);
+	EXPECT_TRUE(l5_comes_back(l5_sockets, -1, self->sockets, BACK_MS));
+	EXPECT_TRUE(l5_comes_back(l5_references, -1, self->references,
+				  BACK_MS));
+	EXPECT_TRUE(l5_comes_back(open_files, -1, self->files + 200, BACK_MS));
+}
+
+/* A pipe with a number in it: the end that the number can be read from. */
+static int numbered(uint32_t n)
+{
+	int p[2];
+
+	if (pipe(p))
+		return -1;
+	if (write(p[1], &n, sizeof(n)) != sizeof(n))
+		n = 0;
+	close(p[1]);
+	return p[0];
+}
+
+/* The number, and the descriptor is closed. */
+static uint32_t number_of(int fd)
+{
+	uint32_t n = ~0u;
+
+	if (read(fd, &n, sizeof(n)) != sizeof(n))
+		n = ~0u;
+	close(fd);
+	return n;
+}
+
+/* Some descriptors with bytes: how sendmsg() ended. */
+static ssize_t give(int via, const void *text, size_t len, const int *fds,
+		    int n, int flags)
+{
+	union {
+		char b[CMSG_SPACE(8 * sizeof(int))];
+		struct cmsghdr align;
+	} u = { 0 };
+	struct iovec v = { (void *)text, len };
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.b,
+		.msg_controllen = CMSG_SPACE(n * sizeof(int)),
+	};
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_RIGHTS;
+	h->cmsg_len = CMSG_LEN(n * sizeof(int));
+	memcpy(CMSG_DATA(h), fds, n * sizeof(int));
+	return sendmsg(via, &m, flags | MSG_NOSIGNAL);
+}
+
+/* A descriptor with a number as its text, and the same number in it. */
+static bool give_number(int via, uint32_t n, int flags)
+{
+	int fd = numbered(n);
+	bool ok = fd >= 0 && give(via, &n, sizeof(n), &fd, 1, flags) ==
+			     sizeof(n);
+	int err = errno;
+
+	close(fd);
+	errno = err;
+	return ok;
+}
+
+/* Bytes and at most one descriptor, -1 if none came. */
+static ssize_t take(int from, void *text, size_t len, int *fd, int flags)
+{
+	union {
+		char b[CMSG_SPACE(8 * sizeof(int))];
+		struct cmsghdr align;
+	} u = { 0 };
+	struct iovec v = { text, len };
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1,
+		.msg_control = u.b, .msg_controllen = sizeof(u.b),
+	};
+	ssize_t n = recvmsg(from, &m, flags);
+	struct cmsghdr *h;
+
+	*fd = -1;
+	if (n < 0)
+		return n;
+	h = CMSG_FIRSTHDR(&m);
+	if (h && h->cmsg_type == SCM_RIGHTS && h->cmsg_len == CMSG_LEN(4))
+		memcpy(fd, CMSG_DATA(h), sizeof(*fd));
+	return n;
+}
+
+/* What cannot lie in a queue without harm has an error, and sends nothing. */
+TEST_F(limit_files, refused)
+{
+	struct addr at = addr_parse("127.0.0.1:0"), at5 = at;
+	struct addr un = addr_parse("abstract:limit_files_refused");
+	int fds[2], sv[2], other[2], i, bad[6], n = 0;
+	struct io_uring ring;
+	char b[9];
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
+	ASSERT_TRUE(ours(SOCK_STREAM, other));
+	bad[n++] = sv[0];
+	bad[n++] = other[0];
+	bad[n++] = self->fd[0];
+	bad[n++] = self->fd[1];
+	bad[n++] = socket(AF_UNIX, SOCK_DGRAM, 0);
+	bad[n++] = end_listen(END_L5, &un);
+	fds[0] = open("/dev/null", O_RDWR);
+	ASSERT_LE(0, fds[0]);
+	for (i = 0; i < n; i++) {
+		ASSERT_LE(0, bad[i]);
+		fds[1] = bad[i];
+		EXPECT_EQ(-1, give(self->fd[0], "x", 1, &bad[i], 1, 0));
+		EXPECT_EQ(EOPNOTSUPP, errno) {
+			TH_LOG("%d", i);
+		}
+		EXPECT_EQ(-1, give(self->fd[0], "x", 1, fds, 2, 0));
+		EXPECT_EQ(EOPNOTSUPP, errno);
+		EXPECT_EQ(-1, recv(self->fd[1], b, sizeof(b), MSG_DONTWAIT));
+		EXPECT_EQ(EAGAIN, errno);
+	}
+	/* the kernel's own answer, also over AF_UNIX */
+	if (!io_uring_queue_init(2, &ring, 0)) {
+		EXPECT_EQ(-1, give(self->fd[0], "x", 1, &ring.ring_fd, 1, 0));
+		EXPECT_EQ(EINVAL, errno);
+		io_uring_queue_exit(&ring);
+	}
+	/* and these keep no file */
+	fds[0] = end_listen(END_TCP, &at);
+	fds[1] = end_listen(END_L5, &at5);
+	ASSERT_LE(0, fds[0]);
+	ASSERT_LE(0, fds[1]);
+	EXPECT_EQ(1, give(self->fd[0], "x", 1, fds, 2, 0));
+	close(fds[0]);
+	close(fds[1]);
+	for (i = 0; i < n; i++)
+		if (bad[i] != self->fd[0] && bad[i] != self->fd[1])
+			close(bad[i]);
+	close(sv[1]);
+	close(other[1]);
+}
+
+/* Of any other kind: what comes is what was sent. */
+TEST_F(limit_files, kinds)
+{
+	int fd, got, seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	char b[8];
+
+	fd = memfd_create("sealed", MFD_ALLOW_SEALING);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ftruncate(fd, 4096));
+	ASSERT_EQ(0, fcntl(fd, F_ADD_SEALS, seals));
+	ASSERT_EQ(4, give(self->fd[0], "memo", 4, &fd, 1, 0));
+	ASSERT_EQ(4, take(self->fd[1], b, sizeof(b), &got, 0));
+	EXPECT_EQ(seals, fcntl(got, F_GET_SEALS));
+	EXPECT_EQ(0, syscall(SYS_kcmp, getpid(), getpid(), 0, fd, got));
+	close(got);
+	close(fd);
+
+	fd = open("/", O_PATH);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(4, give(self->fd[0], "path", 4, &fd, 1, 0));
+	ASSERT_EQ(4, take(self->fd[1], b, sizeof(b), &got, 0));
+	EXPECT_EQ(O_PATH, fcntl(got, F_GETFL) & O_PATH);
+	close(got);
+	close(fd);
+
+	fd = epoll_create1(0);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(4, give(self->fd[0], "epol", 4, &fd, 1, 0));
+	ASSERT_EQ(4, take(self->fd[1], b, sizeof(b), &got, 0));
+	EXPECT_LE(0, got);
+	close(got);
+	close(fd);
+
+	fd = syscall(SYS_pidfd_open, getpid(), 0);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(4, give(self->fd[0], "pidf", 4, &fd, 1, 0));
+	ASSERT_EQ(4, take(self->fd[1], b, sizeof(b), &got, 0));
+	EXPECT_LE(0, got);
+	close(got);
+	close(fd);
+}
+
+/* How many of nobody's lie in a queue before a send fails; by which error. */
+static int in_flight(int fd, int *err)
+{
+	int n = 0;
+
+	while (n < 1000 && give_number(fd, n, MSG_DONTWAIT))
+		n++;
+	*err = errno;
+	return n;
+}
+
+/* A user may have as many under way as AF_UNIX allows, and no more. */
+TEST_F(limit_files, in_flight)
+{
+	const struct rlimit few = { 32, 32 };
+	int err[3], n[3], status, sv[2];
+	pid_t pid = fork();
+
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		if (socketpair(AF_UNIX, variant->type, 0, sv) ||
+		    nobody_become() || setrlimit(RLIMIT_NOFILE, &few))
+			_exit(1);
+		n[0] = in_flight(sv[0], &err[0]);
+		close(sv[0]);
+		close(sv[1]);
+		n[1] = in_flight(self->fd[0], &err[1]);
+		/* of each socket, not for each */
+		n[2] = in_flight(self->fd[1], &err[2]);
+		TH_LOG("%d %d %d, errors %d %d %d", n[0], n[1], n[2], err[0],
+		       err[1], err[2]);
+		_exit(n[0] != n[1] || n[2] > 1 || n[0] > 40 ||
+		      err[0] != ETOOMANYREFS || err[1] != ETOOMANYREFS ||
+		      err[2] != ETOOMANYREFS ? 2 : 0);
+	}
+	status = l5_reap(pid);
+	EXPECT_EQ(0, status);
+}
+
+/* Whatever is done with it, nothing stays: the teardown looks. */
+TEST_F_TIMEOUT(limit_files, rounds, 600)
+{
+	uint64_t rnd = l5_seed();
+	int i, j, n, fd[2], got;
+	uint32_t text;
+
+	for (i = 0; i < ROUNDS; i++) {
+		ASSERT_TRUE(ours(variant->type, fd));
+		n = l5_rnd(&rnd) % 4;
+		for (j = 0; j < n; j++) {
+			ASSERT_TRUE(give_number(fd[0], j, 0));
+			if (l5_rnd(&rnd) % 2)
+				ASSERT_TRUE(give_number(fd[1], j, 0));
+		}
+		for (j = 0; j < n && l5_rnd(&rnd) % 4; j++) {
+			ASSERT_EQ(4, take(fd[1], &text, 4, &got,
+					  l5_rnd(&rnd) % 4 ? 0 : MSG_PEEK));
+			close(got);
+		}
+		if (l5_rnd(&rnd) % 4 == 0)
+			shutdown(fd[0], l5_rnd(&rnd) % 3);
+		j = l5_rnd(&rnd) % 2;
+		close(fd[j]);
+		if (l5_rnd(&rnd) % 2)
+			take(fd[!j], &text, 4, &got, MSG_DONTWAIT);
+		else
+			got = -1;
+		close(got);
+		close(fd[!j]);
+	}
+}
+
+static void sends_numbers(int fd, uint32_t n)
+{
+	for (;; n++)
+		if (!give_number(fd, n, 0))
+			_exit(errno != EPIPE);
+}
+
+/* Senders that are killed anywhere: what has come is whole. */
+TEST_F_TIMEOUT(limit_files, killed, 300)
+{
+	uint64_t rnd = l5_seed();
+	uint32_t text, next = 0;
+	int i, j, got;
+	pid_t pid;
+
+	for (i = 0; i < KILLS; i++) {
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid)
+			sends_numbers(self->fd[0], next);
+		for (j = l5_rnd(&rnd) % 200; j; j--) {
+			ASSERT_EQ(4, take(self->fd[1], &text, 4, &got, 0));
+			ASSERT_EQ(next, text);
+			ASSERT_EQ(next, number_of(got));
+			next++;
+		}
+		usleep(l5_rnd(&rnd) % 2000);
+		kill(pid, SIGKILL);
+		ASSERT_EQ(SIGKILL, l5_reap(pid) & 0x7f);
+		while (take(self->fd[1], &text, 4, &got, MSG_DONTWAIT) == 4) {
+			ASSERT_EQ(next, text);
+			ASSERT_EQ(next, number_of(got));
+			next++;
+		}
+		ASSERT_EQ(EAGAIN, errno);
+	}
+}
+
+struct readers {
+	int fd;
+	uint8_t *seen;
+	int wrong;
+};
+
+static void *reads_shared(void *arg)
+{
+	struct readers *r = arg;
+	uint32_t text;
+	int got;
+
+	while (take(r->fd, &text, 4, &got, 0) == 4) {
+		if (text >= SHARED || number_of(got) != text ||
+		    __atomic_fetch_add(&r->seen[text], 1, __ATOMIC_RELAXED))
+			__atomic_fetch_add(&r->wrong, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/* Threads that share the socket get each once. */
+TEST_F_TIMEOUT(limit_files, shared, 300)
+{
+	struct readers r = { .fd = self->fd[1] };
+	pthread_t t[READERS];
+	int i, missing = 0;
+
+	r.seen = calloc(SHARED, 1);
+	for (i = 0; i < READERS; i++)
+		ASSERT_EQ(0, pthread_create(&t[i], NULL, reads_shared, &r));
+	for (i = 0; i < SHARED; i++)
+		ASSERT_TRUE(give_number(self->fd[0], i, 0));
+	shutdown(self->fd[0], SHUT_WR);
+	for (i = 0; i < READERS; i++)
+		pthread_join(t[i], NULL);
+	for (i = 0; i < SHARED; i++)
+		missing += r.seen[i] != 1;
+	EXPECT_EQ(0, r.wrong);
+	EXPECT_EQ(0, missing);
+	free(r.seen);
+}
+
+/* io_uring passes them as well. */
+TEST_F(limit_files, uring)
+{
+	union {
+		char b[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} u = { 0 };
+	uint32_t text = 7;
+	struct iovec v = { &text, sizeof(text) };
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1,
+		.msg_control = u.b, .msg_controllen = sizeof(u.b),
+	};
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+	int fd = numbered(7), got;
+	struct io_uring ring;
+
+	if (io_uring_queue_init(4, &ring, 0))
+		SKIP(return, "no io_uring");
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_RIGHTS;
+	h->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(h), &fd, sizeof(fd));
+	io_uring_prep_sendmsg(io_uring_get_sqe(&ring), self->fd[0], &m, 0);
+	ASSERT_EQ(4, uring_result(&ring));
+	close(fd);
+	text = 0;
+	memset(&u, 0, sizeof(u));
+	m.msg_controllen = sizeof(u.b);
+	io_uring_prep_recvmsg(io_uring_get_sqe(&ring), self->fd[1], &m, 0);
+	ASSERT_EQ(4, uring_result(&ring));
+	EXPECT_EQ(7, text);
+	h = CMSG_FIRSTHDR(&m);
+	ASSERT_NE(NULL, h);
+	memcpy(&got, CMSG_DATA(h), sizeof(got));
+	EXPECT_EQ(7, number_of(got));
+	io_uring_queue_exit(&ring);
+}
+
+/* An administrator's end frees what waited. */
+TEST_F(limit_files, revoked)
+{
+	FILE *f = fopen("/proc/net/l5_revoke", "w");
+	int p[2];
+
+	ASSERT_NE(NULL, f);
+	ASSERT_EQ(0, pipe(p));
+	ASSERT_EQ(1, give(self->fd[0], "x", 1, &p[0], 1, 0));
+	close(p[0]);
+	EXPECT_EQ(1, write(p[1], "w", 1));
+	EXPECT_LE(0, fputs("all\n", f));
+	EXPECT_EQ(0, fclose(f));
+	close(self->fd[1]);
+	EXPECT_EQ(POLLERR, end_poll(p[1], 0) & POLLERR);
+	self->fd[1] = -1;
+	close(p[1]);
+}
+
+/* Processes that have rings mapped, and do with them what they may not */
+FIXTURE(limit_files_mapped)
+{
+	int fd[2];
+};
+
+FIXTURE_VARIANT(limit_files_mapped)
+{
+	const char *at;
+};
+
+FIXTURE_VARIANT_ADD(limit_files_mapped, inet)
+{
+	.at = "127.0.0.1:0",
+};
+
+FIXTURE_VARIANT_ADD(limit_files_mapped, unix)
+{
+	.at = "abstract:limit_files_mapped",
+};
+
+FIXTURE_SETUP(limit_files_mapped)
+{
+	ASSERT_TRUE(map_begin(variant->at, 64, self->fd));
+}
+
+FIXTURE_TEARDOWN(limit_files_mapped)
+{
+	(void)_metadata;
+	close(self->fd[0]);
+	close(self->fd[1]);
+}
+
+/* The flag on a record that nothing rides with is a violation. */
+TEST_F(limit_files_mapped, forged_flag)
+{
+	struct mapping m;
+	char b[9];
+
+	ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
+	ASSERT_EQ(3, mapping_put(&m, "abc", 3));
+	ASSERT_EQ(2, recv(self->fd[1], b, 2, 0));
+	ASSERT_EQ(1, recv(self->fd[1], b, 2, 0));
+	ASSERT_EQ(3, mapping_put(&m, "abc", 3));
+	l5_store(mapping_slot(&m, l5_load(&m.own->tx_tail) - 16),
+		 (__u64)L5_REC_VALID << 32 | L5_REC_FILES | 3);
+	EXPECT_EQ(-1, recv(self->fd[1], b, sizeof(b), MSG_DONTWAIT));
+	EXPECT_EQ(EPROTO, errno);
+	EXPECT_NE(0, end_poll(self->fd[1], POLLIN) & (POLLERR | POLLHUP));
+	mapping_close(&m);
+}
+
+/* A sharer that moved the cursor past some: never another's. */
+TEST_F(limit_files_mapped, moved_cursor)
+{
+	struct mapping m;
+	uint32_t text;
+	int got;
+
+	if (!strchr(variant->at, 'a'))
+		SKIP(return, "no descriptors over TCP");
+	ASSERT_TRUE(give_number(self->fd[0], 1, 0));
+	ASSERT_TRUE(give_number(self->fd[0], 2, 0));
+	ASSERT_EQ(0, mapping_open(&m, self->fd[1]));
+	l5_store(&m.own->rx_pos, l5_load(&m.own->rx_head) + 16);
+	l5_store(&m.own->rx_head, l5_load(&m.own->rx_head) + 16);
+	EXPECT_EQ(-1, take(self->fd[1], &text, 4, &got, MSG_DONTWAIT));
+	EXPECT_EQ(EPROTO, errno);
+	mapping_close(&m);
+}
+
+/* And past all: the end comes, or an error, and none of them as bytes. */
+TEST_F(limit_files_mapped, moved_to_the_end)
+{
+	struct mapping m;
+	char b[64];
+	int got;
+
+	if (!strchr(variant->at, 'a'))
+		SKIP(return, "no descriptors over TCP");
+	ASSERT_TRUE(give_number(self->fd[0], 1, 0));
+	ASSERT_EQ(0, mapping_open(&m, self->fd[1]));
+	l5_store(&m.own->rx_pos, l5_load(&m.own->rx_head) + 16);
+	l5_store(&m.own->rx_head, l5_load(&m.own->rx_head) + 16);
+	close(self->fd[0]);
+	self->fd[0] = -1;
+	EXPECT_GE(0, take(self->fd[1], b, sizeof(b), &got, MSG_DONTWAIT));
+	EXPECT_EQ(-1, got);
+	mapping_close(&m);
+}
+
+/* A program that does not say that it will ask for them maps no such ring. */
+TEST_F(limit_files_mapped, feature)
+{
+	struct l5_map_info info = { .size = sizeof(info) };
+	bool un = strchr(variant->at, 'a');
+	int ret = ioctl(self->fd[0], L5_IOC_MAP_INFO, &info);
+
+	EXPECT_EQ(un ? -1 : 0, ret);
+	if (un)
+		EXPECT_EQ(EPROTONOSUPPORT, errno);
+	EXPECT_EQ(un ? L5_REC_FILES : 0, info.features);
+	info = (struct l5_map_info){ .size = sizeof(info),
+				     .features = ~0ull };
+	EXPECT_EQ(0, ioctl(self->fd[0], L5_IOC_MAP_INFO, &info));
+	EXPECT_EQ(un ? L5_REC_FILES : 0, info.features);
+}
+
+/* Mapped readers and writers at both ends, beside system calls that pass */
+TEST_F_TIMEOUT(limit_files_mapped, mixed, 300)
+{
+	const uint32_t all = 4000;
+	struct mapping w, r;
+	uint32_t i, text;
+	pid_t pid;
+	int got;
+
+	if (!strchr(variant->at, 'a'))
+		SKIP(return, "no descriptors over TCP");
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		if (mapping_open(&w, self->fd[0]))
+			_exit(1);
+		for (i = 0; i < all; i++) {
+			if (i % 5 == 0 ?
+			    !give_number(self->fd[0], i, 0) :
+			    mapping_send(&w, &i, 4, 0) != 4)
+				_exit(2);
+		}
+		_exit(0);
+	}
+	ASSERT_EQ(0, mapping_open(&r, self->fd[1]));
+	for (i = 0; i < all; i++) {
+		/* by the ring, which has none; then by the kernel */
+		if (i % 5 == 0) {
+			while (end_poll(self->fd[1], POLLIN) == 0)
+				;
+			ASSERT_EQ(0, mapping_get(&r, &text, 4));
+			ASSERT_EQ(4, take(self->fd[1], &text, 4, &got, 0));
+			ASSERT_EQ(i, number_of(got));
+		} else {
+			ASSERT_EQ(4, mapping_recv(&r, &text, 4, 0));
+		}
+		ASSERT_EQ(i, text);
+	}
+	EXPECT_LT(100, r.gets);
+	EXPECT_EQ(0, l5_reap(pid));
+	mapping_close(&r);
+}
+
+TEST_HARNESS_MAIN
