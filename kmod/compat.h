@@ -135,6 +135,12 @@ static inline bool l5_pass_sender(const struct socket *sock)
 {
 	return READ_ONCE(sock->flags) & L5_PASS_FLAGS;
 }
+
+/* By SO_PASSCRED? */
+static inline bool l5_pass_creds(const struct socket *sock)
+{
+	return test_bit(SOCK_PASSCRED, &sock->flags);
+}
 #else
 static inline void l5_pass_copy(struct socket *to, const struct socket *from)
 {
@@ -148,6 +154,11 @@ static inline bool l5_pass_sender(const struct socket *sock)
 
 	return sk->sk_scm_credentials || sk->sk_scm_security ||
 	       sk->sk_scm_pidfd;
+}
+
+static inline bool l5_pass_creds(const struct socket *sock)
+{
+	return sock->sk->sk_scm_credentials;
 }
 #endif
 

@@ -236,7 +236,7 @@ void l5_map_note(struct l5_sock *l5)
 		return;
 	if (l5_rx_ended(l5))
 		flags |= L5_MAP_RX_ASK;
-	if (l5_tx_ended(l5))
+	if (l5_tx_ended(l5) || test_bit(L5_END_ASKS, &l5_peer(l5)->flags))
 		flags |= L5_MAP_TX_ASK;
 	if (READ_ONCE(l5->sk.sk_rcvlowat) > 1)
 		flags |= L5_MAP_LOWAT;

@@ -148,7 +148,7 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 			if (n > 0) {
 				done += n;
 				rounds.on = false;
-				files = NULL;
+				files = l5_files_rest(l5);
 			}
 		} while (n > 0 && msg_data_left(msg));
 		l5_ring_unlock(l5, L5_LOCK_TX);
@@ -597,6 +597,8 @@ static int l5_decided_recvmsg(struct l5_sock *l5, struct msghdr *msg,
 
 		n = l5_rings_recvmsg(l5, msg, len, flags);
 		/* unless TCP told of an end, and of the bytes left with it */
+		if (n >= 0 && !l5_packets(l5))
+			l5_files_told(l5, msg, room);
 		if (unlikely(l5_wants_inq(l5, msg)) && n >= 0 &&
 		    msg->msg_controllen == room &&
 		    !(msg->msg_flags & MSG_CTRUNC))

@@ -49,6 +49,7 @@
 #include "pages.h"
 #include "ring.h"
 #include "transport.h"
+#include "unread.h"
 #include "watch.h"
 
 static int l5_mapper_release(struct inode *inode, struct file *file)

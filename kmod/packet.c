@@ -170,6 +170,7 @@ int l5_packet_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		      int flags)
 {
 	long timeo = sock_rcvtimeo(&l5->sk, flags & MSG_DONTWAIT);
+	size_t room = msg->msg_controllen;
 	struct l5_rounds rounds = { };
 	bool ended;
 	ssize_t n;
@@ -183,8 +184,10 @@ int l5_packet_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			return n;
 		ended = l5_rx_ended(l5);
 		n = l5_packet_try_recv(l5, msg, len, flags & MSG_PEEK, &timeo);
-		if (n >= 0)
+		if (n >= 0) {
+			l5_files_told(l5, msg, room);
 			return l5_packet_received(l5, msg, len, n, flags);
+		}
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
 		/* of a revocation the bootstrap tells, unless it is late */

@@ -553,6 +553,17 @@ static int l5_ring_files(struct l5_sock *l5, struct msghdr *msg,
 	return l5->bops->files_recv(l5, msg, c->head, flags);
 }
 
+/*
+ * Must a receive that has bytes end before a record, since what rides with it
+ * would be said of those bytes, too?
+ */
+static bool l5_ring_apart(const struct l5_end *own, const struct msghdr *msg,
+			  const struct l5_cons *c, size_t done)
+{
+	return unlikely(c->files) && !c->off && done && msg->msg_control &&
+	       test_bit(L5_END_ASKS, &own->flags);
+}
+
 static ssize_t l5_ring_take(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			    bool discard, bool *files)
 {
@@ -568,6 +579,9 @@ static ssize_t l5_ring_take(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		u32 part = min_t(size_t, len - done, c->len - c->off), n = part;
 
 		if (!part)
+			break;
+		*files = l5_ring_apart(own, msg, c, done);
+		if (*files)
 			break;
 		if (!discard)
 			n = l5_ring_copy_out(own, ring, c, part, to);
@@ -733,6 +747,9 @@ static ssize_t l5_ring_look(struct l5_sock *l5, struct msghdr *msg,
 	for (; err > 0; err = l5_ring_walk(ring, &walk, start, &own->rx_copy)) {
 		u32 left = walk.len - walk.off, part, n;
 
+		*files = l5_ring_apart(own, msg, &walk, done);
+		if (*files)
+			return done;
 		/* records may be as small as the peer likes */
 		cond_resched();
 		if (fatal_signal_pending(current))
@@ -869,21 +886,4 @@ u32 l5_ring_used(struct l5_conn *conn, int end)
 		   l5_load(&conn->end[!end].ctrl->rx_head);
 
 	return clamp_t(s64, used, 0, READ_ONCE(conn->end[end].size));
-}
-
-/**
- * l5_send_unread() - has a peer that closed left something unread?
- * @l5: a socket in state L5_RINGS that has just published
- *
- * If so the peer is asked for its reset. Bytes that it read before it closed
- * are no loss.
- *
- * Context: may sleep.
- */
-void l5_send_unread(struct l5_sock *l5)
-{
-	/* M, see l5_ring_write() */
-	if (test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
-	    l5_ring_used(l5->conn, l5->end))
-		l5_send_to_closed(l5);
 }

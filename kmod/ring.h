@@ -27,6 +27,5 @@ bool l5_ring_readable(struct l5_sock *l5);
 bool l5_ring_writable(struct l5_sock *l5);
 void l5_ring_owed(struct l5_sock *l5);
 void l5_ring_violation(struct l5_sock *l5);
-void l5_send_unread(struct l5_sock *l5);
 
 #endif /* L5_KMOD_RING_H */

@@ -678,11 +678,13 @@ static size_t l5_unix_outq(struct l5_sock *l5)
 static void l5_unix_opts_push(struct l5_sock *l5)
 {
 	l5_pass_copy(l5->boot, l5->sk.sk_socket);
+	l5_files_asked(l5, l5_pass_sender(l5->boot));
 }
 
 static void l5_unix_opts_inherit(struct l5_sock *l5)
 {
 	l5_pass_copy(l5->sk.sk_socket, l5->boot);
+	l5_files_asked(l5, l5_pass_sender(l5->boot));
 }
 
 /* The credentials of the peer, as they were when it connected. */

@@ -17,6 +17,7 @@
 #include <linux/mutex.h>
 #include <linux/slab.h>
 
+#include "bootstrap.h"
 #include "ring.h"
 #include "unread.h"
 
@@ -253,4 +254,21 @@ bool l5_ring_holds(struct l5_sock *l5, size_t n)
 			return !sum || sum >= n;
 	}
 	return true;
+}
+
+/**
+ * l5_send_unread() - has a peer that closed left something unread?
+ * @l5: a socket in state L5_RINGS that has just published
+ *
+ * If so the peer is asked for its reset. Bytes that it read before it closed
+ * are no loss.
+ *
+ * Context: may sleep.
+ */
+void l5_send_unread(struct l5_sock *l5)
+{
+	/* M, see l5_ring_write() */
+	if (test_bit(L5_END_CLOSED, &l5_peer(l5)->flags) &&
+	    l5_ring_used(l5->conn, l5->end))
+		l5_send_to_closed(l5);
 }

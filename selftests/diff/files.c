@@ -109,6 +109,14 @@ static ssize_t take(struct ctx *c, int fd, size_t len, int n, int flags)
 	N(m.msg_flags);
 	for (h = CMSG_FIRSTHDR(&m); h; h = CMSG_NXTHDR(&m, h)) {
 		N(h->cmsg_type);
+		if (h->cmsg_type == SCM_CREDENTIALS) {
+			struct ucred cred;
+
+			memcpy(&cred, CMSG_DATA(h), sizeof(cred));
+			V("from", "%s, %u, %u", !cred.pid ? "nobody" :
+			  cred.pid == getpid() ? "us" : "others", cred.uid,
+			  cred.gid);
+		}
 		if (h->cmsg_type != SCM_RIGHTS)
 			continue;
 		N(h->cmsg_len);
@@ -375,6 +383,55 @@ SCENARIO_BOTH(credentials)
 	cred.pid = 0x3fffff00;
 	R(state_creds(c->a, &cred));
 	P(c->b, 0);
+}
+
+/* A receiver that asks once it is connected, and what came before */
+SCENARIO_BOTH(asked_late)
+{
+	int one = 1, none = 0;
+	size_t i;
+
+	pair(c);
+	R(send(c->a, "before", 6, 0));
+	settle(c);
+	R(setsockopt(c->b, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)));
+	take(c, c->b, 100, 30, 0);
+	R(send(c->a, "after", 5, 0));
+	R(write(c->a, "and on", 6));
+	take(c, c->b, 5, 30, 0);
+	take(c, c->b, 3, 30, MSG_PEEK);
+	take(c, c->b, 6, -1, 0);
+	R(give_marked(c->a, "both", 'a', 1));
+	take(c, c->b, 100, 30, 0);
+	R(send(c->b, "not asked", 9, 0));
+	take(c, c->a, 100, 30, 0);
+	/* as long as it asks */
+	for (i = 0; i < 3; i++)
+		R(send(c->a, "0123456789" + i, 5, 0));
+	R(recv(c->b, buf, 5, MSG_WAITALL));
+	R(setsockopt(c->b, SOL_SOCKET, SO_PASSCRED, &none, sizeof(none)));
+	take(c, c->b, 5, 30, 0);
+	take(c, c->b, 5, 30, 0);
+	R(send(c->a, "last", 4, 0));
+	take(c, c->b, 9, 30, 0);
+	R(setsockopt(c->b, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)));
+	close(c->a);
+	P(c->b, POLLHUP);
+	take(c, c->b, 9, 30, 0);
+}
+
+/* What was sent before it asked, and after, in one receive: apart */
+SCENARIO_BOTH(asked_between)
+{
+	int one = 1;
+
+	pair(c);
+	R(send(c->a, "before", 6, 0));
+	R(setsockopt(c->b, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)));
+	R(send(c->a, "after", 5, 0));
+	take(c, c->b, 100, 30, MSG_PEEK);
+	take(c, c->b, 100, 30, 0);
+	take(c, c->b, 100, 30, 0);
 }
 
 /* Descriptors that nobody takes: a sender has to wait, and is told when not. */

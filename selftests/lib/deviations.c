@@ -112,10 +112,6 @@ const struct deviation deviations[] = {
 	  "a negative protocol is refused as TCP refuses it", D_ALWAYS },
 	{ "peeked", "m.msg_flags", V_UN, "8", "0", true,
 	  PEEK_FILES_REASON, D_ALWAYS },
-	{ "passes_credentials", "credentials", V_UN, "1", "0", false,
-	  "bytes in a ring do not say who wrote them: SO_PASSCRED before "
-	  "connect() or listen() keeps AF_UNIX, later it brings nothing",
-	  D_ALWAYS },
 	{ "errqueue", "recv(c->a, buf, 9, MSG_ERRQUEUE | MSG_DONTWAIT)", V_UN,
 	  "3", "-1 EAGAIN", false, ERRQUEUE_REASON, D_ALWAYS },
 	{ "errqueue", "recv(c->a, buf, 9, MSG_DONTWAIT)", V_UN,
