@@ -36,6 +36,7 @@ struct transport {
 	int domain;		/* of the socket, if it is another one */
 	int proto;		/* of an AF_L5 socket, else -1 */
 	enum carrier carrier;
+	int type;		/* SOCK_*, 0: SOCK_STREAM */
 };
 
 struct address {

@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.path.join(HERE, "out")
 STAT = "/proc/net/l5_stat"
 PLACES = ("vm", "native")
-SETS = ("rr", "stream", "map", "crr", "lives", "redis", "memcached", "nginx",
+SETS = ("rr", "stream", "map", "crr", "lives", "un", "redis", "memcached", "nginx",
         "pgbench", "idle")
 
 

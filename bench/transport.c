@@ -20,15 +20,18 @@
 #define PATIENCE_MS	10000		/* until RDMA is known to carry it */
 
 static const struct transport transports[] = {
-	{ "tcp",	AF_INET, 0, -1, CARRIER_SOCKET },
-	{ "unix",	AF_UNIX, 0, -1, CARRIER_SOCKET },
-	{ "l5",		AF_INET, 0, L5PROTO_INET, CARRIER_SOCKET },
-	{ "l5-unix",	AF_UNIX, 0, L5PROTO_UNIX, CARRIER_SOCKET },
-	{ "lib",	AF_INET, 0, L5PROTO_INET, CARRIER_LIB },
-	{ "smc",	AF_INET, AF_SMC, -1, CARRIER_SOCKET },
-	{ "mem",	AF_UNSPEC, 0, -1, CARRIER_MEM },
-	{ "line",	AF_UNSPEC, 0, -1, CARRIER_LINE },
-	{ "lines",	AF_UNSPEC, 0, -1, CARRIER_LINES },
+	{ "tcp",	AF_INET, 0, -1, CARRIER_SOCKET, 0 },
+	{ "unix",	AF_UNIX, 0, -1, CARRIER_SOCKET, 0 },
+	{ "l5",		AF_INET, 0, L5PROTO_INET, CARRIER_SOCKET, 0 },
+	{ "l5-unix",	AF_UNIX, 0, L5PROTO_UNIX, CARRIER_SOCKET, 0 },
+	{ "unix-packet", AF_UNIX, 0, -1, CARRIER_SOCKET, SOCK_SEQPACKET },
+	{ "l5-packet",	AF_UNIX, 0, L5PROTO_UNIX, CARRIER_SOCKET,
+	  SOCK_SEQPACKET },
+	{ "lib",	AF_INET, 0, L5PROTO_INET, CARRIER_LIB, 0 },
+	{ "smc",	AF_INET, AF_SMC, -1, CARRIER_SOCKET, 0 },
+	{ "mem",	AF_UNSPEC, 0, -1, CARRIER_MEM, 0 },
+	{ "line",	AF_UNSPEC, 0, -1, CARRIER_LINE, 0 },
+	{ "lines",	AF_UNSPEC, 0, -1, CARRIER_LINES, 0 },
 	{ NULL }
 };
 
@@ -87,14 +90,15 @@ static void set_buffer(int fd, int privileged, int plain, int bytes)
 static int open_socket(const struct setup *s)
 {
 	static const int patience = PATIENCE_MS;
+	int type = s->transport->type ?: SOCK_STREAM;
 	int one = 1;
 	int fd;
 
 	if (is_l5(s))
-		fd = socket(l5_family(), SOCK_STREAM, s->transport->proto);
+		fd = socket(l5_family(), type, s->transport->proto);
 	else
 		fd = socket(s->transport->domain ?: s->transport->family,
-			    SOCK_STREAM, 0);
+			    type, 0);
 	if (fd < 0)
 		err(1, "socket of %s", s->transport->name);
 
