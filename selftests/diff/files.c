@@ -476,6 +476,22 @@ static void sends_many(struct ctx *c)
 	}
 }
 
+/* splice() has no place for them. */
+SCENARIO_ON(un, spliced)
+{
+	int p[2];
+
+	pair(c);
+	OK(pipe(p));
+	R(give_marked(c->a, "abc", 'a', 1));
+	R(give_marked(c->a, "def", 'd', 1));
+	R(splice(c->b, NULL, p[1], NULL, 2, SPLICE_F_NONBLOCK));
+	R(splice(c->b, NULL, p[1], NULL, 1, SPLICE_F_NONBLOCK));
+	R(read(p[0], buf, 9));
+	take(c, c->b, 9, 2, 0);
+	P(c->b, 0);
+}
+
 /* A sender that waits until there is room, and a reader that takes all */
 SCENARIO_BOTH(many)
 {

@@ -289,15 +289,15 @@ static void *swap_files(void *arg)
  * From an AF_L5 sender, which looks early at what it sends: the number stands
  * for another file when it is looked up again.
  */
-static void swapped(struct play *p)
+static void swapped_on(struct play *p, int client, int transport)
 {
 	int i;
 
-	p->c = based();
+	p->c = client;
 	NEED(p->c >= 0);
 	NEED(connect(p->c, &p->to.sa, p->to.len) == 0);
 	p->s = accept(p->l, NULL, NULL);
-	NEED(p->s >= 0 && l5_transport(p->s) == L5_TRANSPORT_BASE);
+	NEED(p->s >= 0 && l5_transport(p->s) == transport);
 	p->a = p->s;
 	p->b = open("/dev/null", O_RDWR);
 	NEED(p->b >= 0);
@@ -316,6 +316,17 @@ static void swapped(struct play *p)
 	close(p->b);
 	close(p->c);
 	close(p->s);
+}
+
+static void swapped(struct play *p)
+{
+	swapped_on(p, based(), L5_TRANSPORT_BASE);
+}
+
+/* The same where the descriptors ride with records of a ring. */
+static void swapped_rings(struct play *p)
+{
+	swapped_on(p, end_socket(END_L5, AF_UNIX), L5_TRANSPORT_SHM);
 }
 
 static void *peek(void *arg)
@@ -475,6 +486,7 @@ PLAYED(by_unix_then_accepted)
 PLAYED(each_other)
 PLAYED(own_client)
 PLAYED(swapped)
+PLAYED(swapped_rings)
 PLAYED(peeked)
 PLAYED(spliced)
 

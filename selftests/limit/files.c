@@ -309,7 +309,7 @@ TEST_F_TIMEOUT(limit_files, rounds, 600)
 	int i, j, n, fd[2], got;
 	uint32_t text;
 
-	for (i = 0; i < ROUNDS / l5_slow(); i++) {
+	for (i = 0; i < ROUNDS / l5_slow() / l5_slow(); i++) {
 		ASSERT_TRUE(ours(variant->type, fd));
 		n = l5_rnd(&rnd) % 4;
 		for (j = 0; j < n; j++) {
