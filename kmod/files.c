@@ -20,7 +20,7 @@
  * AF_UNIX, since each of its records costs such a message. If it asks later, its
  * peer sends by system calls from then on.
  *
- * Which descriptors may lie in a bootstrap's queue is unix.c's matter.
+ * It is for unix.c to say which descriptors may lie in a queue of a bootstrap.
  *
  * Locks: AF_UNIX's iolock and state lock are taken below tx_lock and rx_lock.
  */

@@ -184,7 +184,7 @@ extern const char l5_tag_owner;		/* l5_sock, of its bootstrap */
  * bootstrap may be another connection's by now, of which they know nothing.
  */
 #define L5_END_KEPT	8
-#define L5_END_ASKS	9	/* asks who sends each record */
+#define L5_END_ASKS	9	/* asks for the sender of each record */
 
 /**
  * struct l5_pages - the pages of a ring, by place
