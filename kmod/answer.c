@@ -10,6 +10,7 @@
 #include "connect.h"
 #include "link.h"
 #include "opts.h"
+#include "ring.h"
 #include "state.h"
 #include "transport.h"
 
@@ -85,6 +86,39 @@ static bool l5_reset_told(struct l5_sock *l5)
 	return test_and_set_bit(L5_END_TOLD, &l5_own(l5)->flags);
 }
 
+/*
+ * The ring is empty, and the bootstrap is about to be asked, which carries what
+ * rides with records. That is not for a caller that asks for the end.
+ *
+ * Return: 0: it may be asked; 1: the stream has ended; -EAGAIN: look again, or
+ * an error.
+ */
+static int l5_rx_files(struct l5_sock *l5)
+{
+	const struct l5_files_ops *files = l5->bops->files;
+	int err;
+
+	if (likely(!files->left(l5))) {
+		if (likely(!files->busy(l5)))
+			return 0;
+		/* its holder may be in a fault for as long as it likes */
+		schedule_timeout_interruptible(1);
+		return -EAGAIN;
+	}
+	if (test_bit(L5_END_REVOKED, &l5_own(l5)->flags)) {
+		err = sock_error(l5->boot->sk) ?: -ECONNRESET;
+		l5_boot_error(l5);
+		return l5_reset_told(l5) ? 1 : err;
+	}
+	/* BK, pairs with BJ: if it is not under way its record is there */
+	smp_rmb();
+	if (smp_load_acquire(&l5_peer(l5)->riding) || l5_ring_readable(l5))
+		return -EAGAIN;
+	/* a process that has the ring mapped took or moved it */
+	l5_ring_violation(l5);
+	return sock_error(&l5->sk) ?: -EPROTO;
+}
+
 /**
  * l5_rx_answer() - the ring is empty, and there were signs of an end
  * @l5: a socket in state L5_RINGS
@@ -112,9 +146,11 @@ int l5_rx_answer(struct l5_sock *l5, struct msghdr *msg, size_t len, int flags)
 	n = l5_link_rx_end(l5);
 	if (n)
 		return n;
-	/* not for a receiver: of a record that is about to come, or is gone */
-	if (unlikely(l5->bops->files_left && l5->bops->files_left(l5)))
-		return -EAGAIN;
+	if (l5->bops->files) {
+		n = l5_rx_files(l5);
+		if (n)
+			return n < 0 ? n : 0;
+	}
 	n = l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
 	if (n == -ECONNRESET && l5_reset_told(l5))
 		return 0;

@@ -10,6 +10,29 @@
 #include "l5.h"
 
 /**
+ * struct l5_files_ops - what a bootstrap does for records that something rides
+ *	with, see files.c
+ * @ready: before such a record is written, the writer's lock held. Return: 0,
+ *	-EAGAIN: try again
+ * @send: carry the control messages of a record whose payload is in place.
+ *	Return: 0 or -errno
+ * @recv: give a receiver what is carried for a record. Return: 1 if the receive
+ *	ends there, 0 or -errno
+ * @room: is it worth while to send such a record? Context: any
+ * @left: is anything carried that no receiver has had? Context: any
+ * @busy: would a receive from the bootstrap wait for another task? Context: any
+ */
+struct l5_files_ops {
+	int (*ready)(struct l5_sock *l5);
+	int (*send)(struct l5_sock *l5, struct msghdr *msg, u64 pos);
+	int (*recv)(struct l5_sock *l5, struct msghdr *msg, u64 pos, int flags,
+		    bool first, bool last);
+	bool (*room)(const struct l5_sock *l5);
+	bool (*left)(const struct l5_sock *l5);
+	bool (*busy)(const struct l5_sock *l5);
+};
+
+/**
  * struct l5_boot_ops - a family of bootstraps
  * @name: in /proc/net/l5
  * @family: AF_*
@@ -57,12 +80,7 @@
  * @send_check: the answer that the bootstrap would give to a send that rings
  *	carry, before it looks at the bytes. Context: process
  * @pass_check: our answer to a send with control messages. Context: process
- * @files_send: have the bootstrap carry the control messages of a record whose
- *	payload is in place, see files.c; NULL: it cannot carry descriptors
- * @files_recv: give a receiver what the bootstrap carries for a record
- * @files_room: is it worth while to send such a record? Context: any
- * @files_left: does the bootstrap carry any that no record was found for?
- *	Context: any
+ * @files: how it carries what rides with records; NULL: it does not
  * @received: the bootstrap has brought a message. Context: process
  * @send_to_closed: see l5_send_to_closed()
  * @outq: bytes that SIOCOUTQ counts of a ring. Context: process
@@ -114,11 +132,7 @@ struct l5_boot_ops {
 	bool (*abort)(struct sock *bsk);
 	int (*send_check)(struct l5_sock *l5, struct msghdr *msg);
 	int (*pass_check)(struct l5_sock *l5, struct msghdr *msg);
-	int (*files_send)(struct l5_sock *l5, struct msghdr *msg, u64 pos);
-	int (*files_recv)(struct l5_sock *l5, struct msghdr *msg, u64 pos,
-			  int flags);
-	bool (*files_room)(const struct l5_sock *l5);
-	bool (*files_left)(const struct l5_sock *l5);
+	const struct l5_files_ops *files;
 	void (*received)(struct l5_sock *l5, struct msghdr *msg);
 	void (*send_to_closed)(struct l5_sock *l5);
 	size_t (*outq)(struct l5_sock *l5);

@@ -449,7 +449,7 @@ void l5_conn_meet(struct l5_conn *conn, struct l5_sock *server)
 
 	for (i = 0; i < 2; i++) {
 		conn->end[i].packets = l5_packets(server);
-		conn->end[i].files = server->bops->files_send;
+		conn->end[i].files = server->bops->files;
 	}
 	/* the client's ring may have bytes in it */
 	if (!size)

@@ -67,7 +67,7 @@ static bool l5_tx_pipe(struct l5_sock *l5)
 static bool l5_tx_ready(struct l5_sock *l5, const struct msghdr *files)
 {
 	return l5_tx_ended(l5) ||
-	       (l5_ring_writable(l5) && (!files || l5->bops->files_room(l5)));
+	       (l5_ring_writable(l5) && (!files || l5->bops->files->room(l5)));
 }
 
 /* While connecting, a call that may block waits for the outcome, as in TCP. */
@@ -99,12 +99,13 @@ static void l5_stopped(struct l5_sock *l5)
  * With L5_MSG_BELL and bytes a call is the rest of one that has moved some by
  * itself. So it takes no error, which is for the next call to tell.
  */
-static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
+static int l5_ring_send(struct l5_sock *l5, struct msghdr *msg, size_t len,
+			struct l5_files *f)
 {
 	long timeo = sock_sndtimeo(&l5->sk, msg->msg_flags & MSG_DONTWAIT);
 	bool rest = len && msg->msg_flags & L5_MSG_BELL;
 	const int was = l5_disconnects(l5->boot->sk);
-	struct msghdr *files = l5_files(l5, msg);
+	struct msghdr *files = l5_files_now(l5, f);
 	struct l5_rounds rounds = { };
 	size_t done = 0;
 	ssize_t n;
@@ -144,11 +145,12 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 				l5_ring_unlock(l5, L5_LOCK_TX);
 				goto ended;
 			}
+			files = l5_files_now(l5, f);
 			n = l5_ring_write(l5, &msg->msg_iter, files);
 			if (n > 0) {
 				done += n;
 				rounds.on = false;
-				files = l5_files_rest(l5);
+				f->sent = true;
 			}
 		} while (n > 0 && msg_data_left(msg));
 		l5_ring_unlock(l5, L5_LOCK_TX);
@@ -160,10 +162,12 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 		if (n == -EAGAIN) {
 			/* a call that may not wait has armed it for an edge */
 			sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &l5->sk);
-			n = l5_again(&rounds, &timeo);
+			n = l5_again(&rounds, &timeo) ?: l5_files_wait(f);
 			if (!n)
 				n = l5_sleep(l5, &timeo, l5_link_arm_tx,
 					     l5_tx_ready(l5, files));
+			if (!n)
+				n = l5_files_wait(f);
 			/* there may be another peer by now */
 			if (unlikely(l5_disconnects(l5->boot->sk) != was))
 				goto ended;
@@ -198,6 +202,17 @@ ended:
 		return 0;
 	}
 	return l5_tx_answer(l5, msg->msg_flags);
+}
+
+static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
+{
+	struct l5_files f;
+	int ret;
+
+	l5_files_init(&f, msg);
+	ret = l5_ring_send(l5, msg, len, &f);
+	l5_files_end(&f);
+	return ret;
 }
 
 /*
@@ -384,6 +399,7 @@ static int l5_ring_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			l5_ring_violation(l5);
 		if (n)
 			return done ?: n;
+		files = done;
 		if (peek)
 			n = l5_ring_peek(l5, msg, done, len - done, discard,
 					 &files);
@@ -636,6 +652,9 @@ int l5_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 		if (err)
 			return err;
 	}
+	/* what AF_UNIX has in its queue are no errors, and is for no caller */
+	if (flags & MSG_ERRQUEUE && l5->bops->files && l5_rx_rings(l5))
+		return -EAGAIN;
 	if (flags & MSG_ERRQUEUE)
 		return l5_boot_recvmsg(l5, msg, len, flags);
 	early = l5_early_begin(l5, L5_REASON_CONNECT);

@@ -219,6 +219,8 @@ struct l5_pages {
  * @lent_pages: of @npages, those that the other end's payer pays for
  * @packets: a record of this ring is a message, and may be empty
  * @files: descriptors may ride with a record of this ring
+ * @riding: a record is about to be published that something rides with, which
+ *	the bootstrap has already
  * @late_key: not 0: another host writes this ring, with L5_NOTIFY_ONE
  * @unread: what is known about its unread bytes, see unread.c; NULL until there
  *	were many records to count, then there until the end
@@ -285,6 +287,7 @@ struct l5_end {
 	u32 lent_pages;
 	bool packets;
 	bool files;
+	bool riding;
 	u64 late_key;
 	struct l5_unread *unread;
 	struct l5_spill *spill;

@@ -42,7 +42,7 @@ static int l5_packet_error(struct l5_sock *l5)
 static bool l5_packet_tx_ready(struct l5_sock *l5, const struct msghdr *files)
 {
 	return l5_tx_ended(l5) ||
-	       (l5_ring_takes(l5) && (!files || l5->bops->files_room(l5)));
+	       (l5_ring_takes(l5) && (!files || l5->bops->files->room(l5)));
 }
 
 static int l5_packet_send_check(struct l5_sock *l5, struct msghdr *msg,
@@ -65,7 +65,7 @@ static int l5_packet_send_check(struct l5_sock *l5, struct msghdr *msg,
 
 /* Publish it, if there is room. */
 static ssize_t l5_packet_try_send(struct l5_sock *l5, struct msghdr *msg,
-				  struct msghdr *files, long *timeo)
+				  struct l5_files *f, long *timeo)
 {
 	ssize_t n = l5_ring_lock(l5, L5_LOCK_TX, timeo);
 
@@ -74,8 +74,39 @@ static ssize_t l5_packet_try_send(struct l5_sock *l5, struct msghdr *msg,
 	if (l5_tx_ended(l5))
 		n = -EPIPE;
 	else
-		n = l5_ring_write_whole(l5, &msg->msg_iter, files);
+		n = l5_ring_write_whole(l5, &msg->msg_iter,
+					l5_files_now(l5, f));
 	l5_ring_unlock(l5, L5_LOCK_TX);
+	return n;
+}
+
+static int l5_packet_send(struct l5_sock *l5, struct msghdr *msg, size_t len,
+			  struct l5_files *f)
+{
+	long timeo = sock_sndtimeo(&l5->sk, msg->msg_flags & MSG_DONTWAIT);
+	struct l5_rounds rounds = { };
+	ssize_t n;
+
+	n = l5_packet_send_check(l5, msg, l5_files_now(l5, f), len);
+	if (n)
+		return n;
+	while ((n = l5_packet_try_send(l5, msg, f, &timeo)) == -EAGAIN) {
+		/* a call that may not wait has armed it for an edge */
+		sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &l5->sk);
+		n = l5_again(&rounds, &timeo) ?: l5_files_wait(f);
+		if (!n)
+			n = l5_sleep(l5, &timeo, l5_link_arm_tx,
+				     l5_packet_tx_ready(l5,
+							l5_files_now(l5, f)));
+		if (!n)
+			n = l5_files_wait(f);
+		if (n)
+			return n;
+	}
+	if (n == -EPROTO)
+		l5_ring_violation(l5);
+	if (n == -EPIPE || n == -ESHUTDOWN)
+		return l5_tx_answer(l5, msg->msg_flags | MSG_NOSIGNAL);
 	return n;
 }
 
@@ -91,29 +122,13 @@ static ssize_t l5_packet_try_send(struct l5_sock *l5, struct msghdr *msg,
  */
 int l5_packet_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 {
-	long timeo = sock_sndtimeo(&l5->sk, msg->msg_flags & MSG_DONTWAIT);
-	struct msghdr *files = l5_files(l5, msg);
-	struct l5_rounds rounds = { };
-	ssize_t n;
+	struct l5_files f;
+	int ret;
 
-	n = l5_packet_send_check(l5, msg, files, len);
-	if (n)
-		return n;
-	while ((n = l5_packet_try_send(l5, msg, files, &timeo)) == -EAGAIN) {
-		/* a call that may not wait has armed it for an edge */
-		sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &l5->sk);
-		n = l5_again(&rounds, &timeo);
-		if (!n)
-			n = l5_sleep(l5, &timeo, l5_link_arm_tx,
-				     l5_packet_tx_ready(l5, files));
-		if (n)
-			return n;
-	}
-	if (n == -EPROTO)
-		l5_ring_violation(l5);
-	if (n == -EPIPE || n == -ESHUTDOWN)
-		return l5_tx_answer(l5, msg->msg_flags | MSG_NOSIGNAL);
-	return n;
+	l5_files_init(&f, msg);
+	ret = l5_packet_send(l5, msg, len, &f);
+	l5_files_end(&f);
+	return ret;
 }
 
 /* The sender has the name that the bootstrap's peer has. */

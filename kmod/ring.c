@@ -167,7 +167,7 @@ void l5_ring_violation(struct l5_sock *l5)
  * published before the bootstrap carries that: no descriptor is lost, and no
  * reader finds a record whose descriptors are not there yet.
  *
- * Return: 0, -EFAULT, or as l5_files_send().
+ * Return: 0, -EFAULT, or as &l5_files_ops.send.
  */
 static int l5_ring_put(struct l5_sock *l5, struct iov_iter *from, u32 len,
 		       struct msghdr *files)
@@ -186,8 +186,11 @@ static int l5_ring_put(struct l5_sock *l5, struct iov_iter *from, u32 len,
 		iov_iter_advance(from, len - n);
 	}
 	if (unlikely(files)) {
-		err = l5->bops->files_send(l5, files, own->prod.tail);
+		/* BJ, pairs with BK: what is queued follows */
+		smp_store_release(&own->riding, true);
+		err = l5->bops->files->send(l5, files, own->prod.tail);
 		if (err) {
+			WRITE_ONCE(own->riding, false);
 			iov_iter_revert(from, len);
 			return err;
 		}
@@ -195,6 +198,9 @@ static int l5_ring_put(struct l5_sock *l5, struct iov_iter *from, u32 len,
 	own->tx_bytes += len;
 	l5_store(&own->ctrl->tx_bytes, l5_load(&own->ctrl->tx_bytes) + len);
 	l5_ring_publish(own, len, files ? L5_REC_FILES : 0);
+	if (unlikely(files))
+		/* BJ, pairs with BK: the record is there */
+		smp_store_release(&own->riding, false);
 	return 0;
 }
 
@@ -270,7 +276,7 @@ static int l5_ring_have(struct l5_sock *l5, struct l5_end *e, u32 len)
  * Return: bytes taken, -EAGAIN if the ring is full, -EFAULT, -ENOBUFS if there
  * is no memory, -EPROTO if the peer broke the protocol, -EPIPE if the bytes
  * were taken but the peer closed meanwhile, so they may never be read; with
- * @files also as l5_files_send().
+ * @files also as &l5_files_ops.ready and send.
  */
 ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from,
 		      struct msghdr *files)
@@ -279,6 +285,11 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from,
 	int len, err;
 
 	lockdep_assert_held(&l5->tx_lock);
+	if (unlikely(files)) {
+		err = l5->bops->files->ready(l5);
+		if (err)
+			return err;
+	}
 	len = l5_room_claim(&own->prod, peer->ctrl,
 			    min_t(size_t, iov_iter_count(from), L5_PIECE),
 			    l5_ring_extent(l5));
@@ -325,18 +336,6 @@ static bool l5_ring_half(const struct l5_prod *p, u32 extent)
 }
 
 /**
- * l5_ring_message_max() - how long may a message be?
- * @l5: a socket in state L5_RINGS whose records are messages
- *
- * Context: any.
- * Return: bytes.
- */
-u32 l5_ring_message_max(const struct l5_sock *l5)
-{
-	return l5_rec_max(READ_ONCE(l5_own(l5)->size) / 2);
-}
-
-/**
  * l5_ring_takes() - would a message be taken now?
  * @l5: a socket in state L5_RINGS whose records are messages
  *
@@ -370,7 +369,7 @@ bool l5_ring_takes(struct l5_sock *l5)
  * Return: its length, -EAGAIN if the reader has to go on first, -EFAULT,
  * -ENOBUFS if there is no memory, -EPROTO if the peer broke the protocol,
  * -EPIPE if the peer closed meanwhile, and has not read it; with @files also as
- * l5_files_send().
+ * &l5_files_ops.ready and send.
  */
 ssize_t l5_ring_write_whole(struct l5_sock *l5, struct iov_iter *from,
 			    struct msghdr *files)
@@ -541,16 +540,14 @@ static bool l5_ring_spoilt(const struct l5_end *own)
 	return unlikely(test_bit(L5_END_REVOKED, &own->flags));
 }
 
-/*
- * Descriptors come with the first byte of their record. Return: 1 if there were
- * any, 0, or -errno.
- */
+/* What rides with @part bytes of a record: as &l5_files_ops.recv. */
 static int l5_ring_files(struct l5_sock *l5, struct msghdr *msg,
-			 const struct l5_cons *c, int flags)
+			 const struct l5_cons *c, u32 part, int flags)
 {
-	if (likely(!c->files) || c->off)
+	if (likely(!c->files))
 		return 0;
-	return l5->bops->files_recv(l5, msg, c->head, flags);
+	return l5->bops->files->recv(l5, msg, c->head, flags, !c->off,
+				     c->off + part == c->len);
 }
 
 /*
@@ -558,9 +555,9 @@ static int l5_ring_files(struct l5_sock *l5, struct msghdr *msg,
  * would be said of those bytes, too?
  */
 static bool l5_ring_apart(const struct l5_end *own, const struct msghdr *msg,
-			  const struct l5_cons *c, size_t done)
+			  const struct l5_cons *c, bool begun)
 {
-	return unlikely(c->files) && !c->off && done && msg->msg_control &&
+	return unlikely(c->files) && begun && msg->msg_control &&
 	       test_bit(L5_END_ASKS, &own->flags);
 }
 
@@ -570,9 +567,12 @@ static ssize_t l5_ring_take(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	struct l5_end *own = l5_own(l5), *ring = l5_peer(l5);
 	struct iov_iter *to = &msg->msg_iter;
 	struct l5_cons *c = &own->cons;
+	bool begun = *files;
 	size_t done = 0;
 	u32 freed = 0;
 	int err;
+
+	*files = false;
 
 	lockdep_assert_held(&l5->rx_lock);
 	while ((err = l5_ring_payload(l5)) > 0) {
@@ -580,7 +580,7 @@ static ssize_t l5_ring_take(struct l5_sock *l5, struct msghdr *msg, size_t len,
 
 		if (!part)
 			break;
-		*files = l5_ring_apart(own, msg, c, done);
+		*files = l5_ring_apart(own, msg, c, begun || done);
 		if (*files)
 			break;
 		if (!discard)
@@ -592,7 +592,7 @@ static ssize_t l5_ring_take(struct l5_sock *l5, struct msghdr *msg, size_t len,
 			break;
 		}
 		err = l5_ring_spoilt(own) ? -ECONNRESET :
-					    l5_ring_files(l5, msg, c, 0);
+					    l5_ring_files(l5, msg, c, n, 0);
 		if (unlikely(err < 0)) {
 			if (!discard)
 				iov_iter_revert(to, n);
@@ -633,8 +633,8 @@ static ssize_t l5_ring_take(struct l5_sock *l5, struct msghdr *msg, size_t len,
  * @msg: where they go, and descriptors that ride with them
  * @len: how many at most
  * @discard: do not copy, only count
- * @files: set if there were descriptors: there may be more to read, but not by
- *	this call
+ * @files: in: the call has bytes already; out: there may be more to read, but
+ *	not by this call
  *
  * Context: may sleep.
  * Return: bytes taken, -EAGAIN if the ring is empty, -EFAULT, -EPROTO,
@@ -671,7 +671,7 @@ static ssize_t l5_ring_take_whole(struct l5_sock *l5, struct msghdr *msg,
 		return l5_ring_short(ring, c->head + L5_HDR + n);
 	}
 	err = l5_ring_spoilt(own) ? -ECONNRESET :
-				    l5_ring_files(l5, msg, c,
+				    l5_ring_files(l5, msg, c, whole,
 						  peek ? MSG_PEEK : 0);
 	if (unlikely(err < 0)) {
 		iov_iter_revert(to, n);
@@ -736,9 +736,12 @@ static ssize_t l5_ring_look(struct l5_sock *l5, struct msghdr *msg,
 	struct iov_iter *to = &msg->msg_iter;
 	u64 start = own->cons.head;
 	struct l5_cons *c = &own->cons;
+	bool begun = *files, rode = false;
 	struct l5_cons walk;
 	size_t done = 0;
 	int err, came;
+
+	*files = false;
 
 	lockdep_assert_held(&l5->rx_lock);
 	/* validate in place, so that a read gets what was seen here */
@@ -747,9 +750,12 @@ static ssize_t l5_ring_look(struct l5_sock *l5, struct msghdr *msg,
 	for (; err > 0; err = l5_ring_walk(ring, &walk, start, &own->rx_copy)) {
 		u32 left = walk.len - walk.off, part, n;
 
-		*files = l5_ring_apart(own, msg, &walk, done);
+		/* of the next one the bootstrap cannot be asked */
+		*files = l5_ring_apart(own, msg, &walk, begun || done) ||
+			 (walk.files && rode);
 		if (*files)
 			return done;
+		rode |= walk.files;
 		/* records may be as small as the peer likes */
 		cond_resched();
 		if (fatal_signal_pending(current))
@@ -770,7 +776,7 @@ static ssize_t l5_ring_look(struct l5_sock *l5, struct msghdr *msg,
 							   walk.off + n);
 		}
 		came = l5_ring_spoilt(own) ? -ECONNRESET :
-					     l5_ring_files(l5, msg, &walk,
+					     l5_ring_files(l5, msg, &walk, part,
 							   MSG_PEEK);
 		if (unlikely(came < 0)) {
 			iov_iter_revert(to, n);

@@ -7,7 +7,6 @@
 
 ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from,
 		      struct msghdr *files);
-u32 l5_ring_message_max(const struct l5_sock *l5);
 bool l5_ring_takes(struct l5_sock *l5);
 ssize_t l5_ring_write_whole(struct l5_sock *l5, struct iov_iter *from,
 			    struct msghdr *files);
@@ -27,5 +26,17 @@ bool l5_ring_readable(struct l5_sock *l5);
 bool l5_ring_writable(struct l5_sock *l5);
 void l5_ring_owed(struct l5_sock *l5);
 void l5_ring_violation(struct l5_sock *l5);
+
+/**
+ * l5_ring_message_max() - how long may a message be?
+ * @l5: a socket in state L5_RINGS whose records are messages
+ *
+ * Context: any.
+ * Return: bytes.
+ */
+static inline u32 l5_ring_message_max(const struct l5_sock *l5)
+{
+	return l5_rec_max(READ_ONCE(l5_own(l5)->size) / 2);
+}
 
 #endif /* L5_KMOD_RING_H */

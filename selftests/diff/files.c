@@ -84,7 +84,7 @@ static ssize_t give_marked(int fd, const char *text, char mark, int n)
  * bytes, flags, and of each descriptor its mark. -1: no room for control
  * messages at all.
  */
-static ssize_t take(struct ctx *c, int fd, size_t len, int n, int flags)
+static ssize_t take_waiting(struct ctx *c, int fd, size_t len, int n, int flags)
 {
 	union {
 		char b[CMSG_SPACE(MOST * sizeof(int)) +
@@ -102,7 +102,7 @@ static ssize_t take(struct ctx *c, int fd, size_t len, int n, int flags)
 	char mark;
 	ssize_t ret;
 
-	ret = R(recvmsg(fd, &m, flags | MSG_DONTWAIT));
+	ret = R(recvmsg(fd, &m, flags));
 	D(buf, ret < 0 ? 0 : ret);
 	if (ret < 0)
 		return ret;
@@ -132,6 +132,11 @@ static ssize_t take(struct ctx *c, int fd, size_t len, int n, int flags)
 		}
 	}
 	return ret;
+}
+
+static ssize_t take(struct ctx *c, int fd, size_t len, int n, int flags)
+{
+	return take_waiting(c, fd, len, n, flags | MSG_DONTWAIT);
 }
 
 SCENARIO_BOTH(one)
@@ -347,13 +352,14 @@ SCENARIO_BOTH(shut)
 }
 
 /* Credentials that a sender states by itself */
-static ssize_t state_creds(int fd, const struct ucred *cred)
+static ssize_t state_creds(int fd, const struct ucred *cred, void *text,
+			   size_t len)
 {
 	union {
 		char b[CMSG_SPACE(sizeof(*cred))];
 		struct cmsghdr align;
 	} u = { 0 };
-	struct iovec v = { "x", 1 };
+	struct iovec v = { text, len };
 	struct msghdr m = {
 		.msg_iov = &v, .msg_iovlen = 1,
 		.msg_control = u.b, .msg_controllen = sizeof(u.b),
@@ -373,15 +379,15 @@ SCENARIO_BOTH(credentials)
 	int one = 1;
 
 	pair(c);
-	R(state_creds(c->a, &cred));
+	R(state_creds(c->a, &cred, "x", 1));
 	take(c, c->b, 100, 4, 0);
 	R(setsockopt(c->b, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)));
-	R(state_creds(c->a, &cred));
+	R(state_creds(c->a, &cred, "x", 1));
 	take(c, c->b, 100, 30, 0);
 	R(give_marked(c->a, "both", 'a', 1));
 	take(c, c->b, 100, 30, 0);
 	cred.pid = 0x3fffff00;
-	R(state_creds(c->a, &cred));
+	R(state_creds(c->a, &cred, "x", 1));
 	P(c->b, 0);
 }
 
@@ -420,10 +426,68 @@ SCENARIO_BOTH(asked_late)
 	take(c, c->b, 9, 30, 0);
 }
 
+/* Credentials that are stated hold for all of a send, also if it is long. */
+SCENARIO_BOTH(stated_for_all)
+{
+	struct ucred cred = { getpid(), 1234, 5678 };
+	size_t left = 150000, n = 0;
+	int one = 1;
+	ssize_t got;
+
+	pair(c);
+	R(setsockopt(c->b, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)));
+	memset(buf, 's', left);
+	R(state_creds(c->a, &cred, buf, left) == (ssize_t)left);
+	for (; left; left -= got, n++) {
+		union {
+			char b[CMSG_SPACE(sizeof(cred))];
+			struct cmsghdr align;
+		} u = { 0 };
+		struct iovec v = { buf, left };
+		struct msghdr m = {
+			.msg_iov = &v, .msg_iovlen = 1,
+			.msg_control = u.b, .msg_controllen = sizeof(u.b),
+		};
+		struct cmsghdr *h;
+
+		got = recvmsg(c->b, &m, 0);
+		h = CMSG_FIRSTHDR(&m);
+		if (got <= 0 || !h || h->cmsg_type != SCM_CREDENTIALS)
+			break;
+		memcpy(&cred, CMSG_DATA(h), sizeof(cred));
+		if (cred.uid != 1234 || cred.gid != 5678)
+			break;
+	}
+	N(left);
+}
+
+/* Each part of what is read in parts says who sent it. */
+SCENARIO_BOTH(parts)
+{
+	struct ucred cred = { getpid(), 1234, 5678 };
+	int one = 1;
+
+	pair(c);
+	R(setsockopt(c->b, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)));
+	R(state_creds(c->a, &cred, "0123456789", 10));
+	R(send(c->a, "real", 4, 0));
+	take(c, c->b, 3, 30, 0);
+	take(c, c->b, 3, 30, MSG_PEEK);
+	take(c, c->b, 3, 30, 0);
+	take(c, c->b, 4, 30, 0);
+	take(c, c->b, 9, 30, 0);
+	take(c, c->b, 9, 30, 0);
+}
+
 /* What was sent before it asked, and after, in one receive: apart */
+static void sends_after(struct ctx *c)
+{
+	send(c->a, "waited", 6, 0);
+}
+
 SCENARIO_BOTH(asked_between)
 {
-	int one = 1;
+	int one = 1, none = 0;
 
 	pair(c);
 	R(send(c->a, "before", 6, 0));
@@ -431,6 +495,12 @@ SCENARIO_BOTH(asked_between)
 	R(send(c->a, "after", 5, 0));
 	take(c, c->b, 100, 30, MSG_PEEK);
 	take(c, c->b, 100, 30, 0);
+	take(c, c->b, 100, 30, 0);
+	R(setsockopt(c->b, SOL_SOCKET, SO_PASSCRED, &none, sizeof(none)));
+	R(send(c->a, "again", 5, 0));
+	R(setsockopt(c->b, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)));
+	when_asleep(c, sends_after);
+	take_waiting(c, c->b, 11, 30, MSG_WAITALL);
 	take(c, c->b, 100, 30, 0);
 }
 

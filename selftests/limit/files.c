@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "ends.h"
+#include "hole.h"
 #include "mapping.h"
 #include "uring.h"
 #include "users.h"
@@ -473,6 +474,141 @@ TEST_F(limit_files, revoked)
 	close(p[1]);
 }
 
+/* What is asked for errors gets no message, and nothing that rides with one. */
+TEST_F(limit_files, errqueue)
+{
+	uint32_t text;
+	int got;
+
+	ASSERT_TRUE(give_number(self->fd[0], 5, 0));
+	EXPECT_EQ(-1, take(self->fd[1], &text, 4, &got, MSG_ERRQUEUE));
+	EXPECT_EQ(EAGAIN, errno);
+	ASSERT_EQ(4, take(self->fd[1], &text, 4, &got, 0));
+	EXPECT_EQ(5, text);
+	EXPECT_EQ(5, number_of(got));
+}
+
+/* A look that waits for more than it can be told of ends, and nothing else. */
+TEST_F(limit_files, peeked_on)
+{
+	union {
+		char b[CMSG_SPACE(sizeof(struct ucred))];
+		struct cmsghdr align;
+	} u = { 0 };
+	struct ucred cred = { getpid(), getuid(), getgid() };
+	struct iovec v = { "12345", 5 };
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1,
+		.msg_control = u.b, .msg_controllen = sizeof(u.b),
+	};
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+	char b[16];
+
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_CREDENTIALS;
+	h->cmsg_len = CMSG_LEN(sizeof(cred));
+	memcpy(CMSG_DATA(h), &cred, sizeof(cred));
+	ASSERT_EQ(5, sendmsg(self->fd[0], &m, 0));
+	ASSERT_EQ(5, sendmsg(self->fd[0], &m, 0));
+	EXPECT_EQ(5, recv(self->fd[1], b, 10, MSG_PEEK));
+	EXPECT_EQ(5, recv(self->fd[1], b, 10, MSG_PEEK | MSG_WAITALL));
+	ASSERT_EQ(5, recv(self->fd[1], b, 5, 0));
+	ASSERT_EQ(5, recv(self->fd[1], b, 5, 0));
+	EXPECT_EQ(5, sendmsg(self->fd[0], &m, 0));
+}
+
+struct late {
+	int via, fd;
+	ssize_t ret;
+	int err;
+};
+
+static void *sends_late(void *arg)
+{
+	struct late *l = arg;
+
+	l->ret = give(l->via, "x", 1, &l->fd, 1, 0);
+	l->err = errno;
+	return NULL;
+}
+
+/* A number that stands for another file by the time that there is room */
+TEST_F(limit_files, swapped_while_waiting)
+{
+	struct late l = { .via = self->fd[0], .fd = numbered(1) };
+	static char much[65536];
+	pthread_t t;
+	int other = numbered(2), got;
+	pid_t tid;
+
+	while (send(self->fd[0], much, sizeof(much), MSG_DONTWAIT) > 0)
+		;
+	while (send(self->fd[0], much, 1, MSG_DONTWAIT) > 0)
+		;
+	tid = l5_thread_start(&t, NULL, sends_late, &l);
+	ASSERT_LE(0, tid);
+	ASSERT_TRUE(l5_wait_asleep(tid));
+	ASSERT_EQ(l.fd, dup2(other, l.fd));
+	while (take(self->fd[1], much, sizeof(much), &got, MSG_DONTWAIT) > 0) {
+		EXPECT_EQ(-1, got);
+		close(got);
+	}
+	ASSERT_EQ(0, pthread_join(t, NULL));
+	EXPECT_EQ(-1, l.ret);
+	EXPECT_EQ(EBADF, l.err);
+	close(other);
+	close(l.fd);
+}
+
+/* One that shares the socket, and sleeps for ever with what it was given */
+static void takes_into_hole(int fd)
+{
+	char b[8], *hole = hole_map(4096, NULL);
+	struct iovec v = { b, sizeof(b) };
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1,
+		.msg_control = hole, .msg_controllen = 64,
+	};
+
+	if (!hole)
+		_exit(1);
+	recvmsg(fd, &m, 0);
+	_exit(2);
+}
+
+/* keeps no other from hearing signals, or the time. */
+TEST_F_TIMEOUT(limit_files, held, 120)
+{
+	struct timeval tv = { .tv_usec = 200000 };
+	int64_t start;
+	pid_t a, b;
+	char x;
+
+	ASSERT_TRUE(give_number(self->fd[0], 5, 0));
+	a = fork();
+	ASSERT_LE(0, a);
+	if (!a)
+		takes_into_hole(self->fd[1]);
+	ASSERT_TRUE(l5_wait_asleep(a));
+	shutdown(self->fd[0], SHUT_RDWR);
+	b = fork();
+	ASSERT_LE(0, b);
+	if (!b) {
+		recv(self->fd[1], &x, 1, 0);
+		_exit(0);
+	}
+	usleep(100000);
+	kill(b, SIGKILL);
+	EXPECT_NE(-1, l5_reap(b));
+	start = l5_now_ms();
+	recv(self->fd[1], &x, 1, MSG_DONTWAIT);
+	setsockopt(self->fd[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	recv(self->fd[1], &x, 1, 0);
+	EXPECT_GT(20000, l5_now_ms() - start);
+	kill(a, SIGKILL);
+	EXPECT_NE(-1, l5_reap(a));
+}
+
 /* Processes that have rings mapped, and do with them what they may not */
 FIXTURE(limit_files_mapped)
 {
@@ -559,9 +695,106 @@ TEST_F(limit_files_mapped, moved_to_the_end)
 	l5_store(&m.own->rx_head, l5_load(&m.own->rx_head) + 16);
 	close(self->fd[0]);
 	self->fd[0] = -1;
-	EXPECT_GE(0, take(self->fd[1], b, sizeof(b), &got, MSG_DONTWAIT));
+	EXPECT_EQ(-1, take(self->fd[1], b, sizeof(b), &got, 0));
+	EXPECT_EQ(EPROTO, errno);
 	EXPECT_EQ(-1, got);
 	mapping_close(&m);
+}
+
+/*
+ * A peer takes back a record, or makes it empty, whose descriptor is under way:
+ * a reader does not look for it for ever.
+ */
+TEST_F_TIMEOUT(limit_files_mapped, taken_back, 60)
+{
+	const __u64 word[] = {
+		0, (__u64)L5_REC_VALID << 32 | L5_REC_FILES,
+	};
+	struct mapping m;
+	char b[64];
+	size_t i;
+	int got;
+
+	if (!strchr(variant->at, 'a'))
+		SKIP(return, "no descriptors over TCP");
+	for (i = 0; i < ARRAY_SIZE(word); i++) {
+		ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
+		ASSERT_TRUE(give_number(self->fd[0], 1, 0));
+		l5_store(mapping_slot(&m, l5_load(&m.own->tx_tail) - 16),
+			 word[i]);
+		EXPECT_EQ(-1, take(self->fd[1], b, sizeof(b), &got,
+				   MSG_DONTWAIT));
+		shutdown(self->fd[0], SHUT_WR);
+		EXPECT_EQ(-1, take(self->fd[1], b, sizeof(b), &got, 0));
+		EXPECT_EQ(EPROTO, errno);
+		EXPECT_EQ(-1, got);
+		mapping_close(&m);
+		ASSERT_TRUE(map_again(variant->at, self->fd));
+	}
+}
+
+/* A receive that fails leaves its caller no descriptors. */
+TEST_F(limit_files_mapped, nothing_installed)
+{
+	const __u64 files = (__u64)L5_REC_VALID << 32 | L5_REC_FILES | 4;
+	const __u64 bare = (__u64)L5_REC_VALID << 32 | 4;
+	int got, before, after, round;
+	struct mapping m;
+	uint32_t text;
+	uint64_t at;
+
+	if (!strchr(variant->at, 'a'))
+		SKIP(return, "no descriptors over TCP");
+	for (round = 0; round < 3; round++) {
+		ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
+		at = l5_load(&m.own->tx_tail);
+		ASSERT_TRUE(give_number(self->fd[0], 1, 0));
+		ASSERT_EQ(4, mapping_put(&m, "next", 4));
+		l5_store(mapping_slot(&m, at), bare);
+		l5_store(mapping_slot(&m, at + 16), files);
+		before = dup(0);
+		close(before);
+		ASSERT_EQ(4, take(self->fd[1], &text, 4, &got, 0));
+		ASSERT_EQ(-1, got);
+		EXPECT_EQ(-1, take(self->fd[1], &text, 4, &got, 0));
+		EXPECT_EQ(EPROTO, errno);
+		after = dup(0);
+		close(after);
+		EXPECT_EQ(before, after);
+		mapping_close(&m);
+		ASSERT_TRUE(map_again(variant->at, self->fd));
+	}
+}
+
+/* What credentials have come with is not for a sharer to write over. */
+TEST_F(limit_files_mapped, vouched_for)
+{
+	int one = 1, got;
+	struct mapping m, again;
+	uint64_t at;
+	char b[16];
+
+	if (!strchr(variant->at, 'a'))
+		SKIP(return, "no descriptors over TCP");
+	ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
+	ASSERT_EQ(4, mapping_put(&m, "0123", 4));
+	ASSERT_EQ(4, recv(self->fd[1], b, sizeof(b), 0));
+	ASSERT_EQ(0, setsockopt(self->fd[1], SOL_SOCKET, SO_PASSCRED, &one,
+				sizeof(one)));
+	EXPECT_TRUE(l5_load(&m.state->flags) & L5_MAP_TX_ASK);
+	at = l5_load(&m.own->tx_tail);
+	ASSERT_EQ(4, send(self->fd[0], "true", 4, 0));
+	EXPECT_TRUE(l5_load(&m.state->flags) & L5_MAP_GONE);
+	memcpy(mapping_slot(&m, at) + 1, "lies", 4);
+	ASSERT_EQ(4, take(self->fd[1], b, sizeof(b), &got, 0));
+	EXPECT_EQ(0, memcmp(b, "true", 4));
+	EXPECT_EQ(-EOPNOTSUPP, mapping_open(&again, self->fd[0]));
+	mapping_close(&m);
+	/* and no process maps it that has not before */
+	ASSERT_TRUE(map_again(variant->at, self->fd));
+	ASSERT_EQ(0, setsockopt(self->fd[1], SOL_SOCKET, SO_PASSCRED, &one,
+				sizeof(one)));
+	EXPECT_EQ(-EOPNOTSUPP, mapping_open(&again, self->fd[0]));
 }
 
 /* A program that does not say that it will ask for them maps no such ring. */
