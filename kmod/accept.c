@@ -33,6 +33,8 @@ static void l5_accepted(struct l5_sock *l5, struct l5_sock *listener,
 		l5_conn_accepted(conn, l5->ln);
 		l5_conn_attach(conn, L5_SERVER, l5);
 		l5_set_state(l5, L5_RINGS, L5_REASON_NONE);
+		/* an option of the listener's may be for its peer to know */
+		l5_opts_push(l5);
 		l5_defer_drop(l5);
 		return;
 	}

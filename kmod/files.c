@@ -17,8 +17,8 @@
  *
  * Credentials ride with a record if the sender states them, or if the receiver
  * asks for them (SO_PASSCRED). A receiver that asks from the beginning stays on
- * AF_UNIX, since each of its records costs such a message. If it asks later, its
- * peer sends by system calls from then on, into a ring that no process has
+ * AF_UNIX, since each of its records costs such a message. If it asks later,
+ * its peer sends by system calls from then on, into a ring that no process has
  * mapped: else one of another user could write over what the sender's
  * credentials have come with.
  *
@@ -195,8 +195,8 @@ void l5_files_asked(struct l5_sock *l5, bool asks)
  * Before a record is written that something rides with. If credentials are to
  * vouch for its bytes, no process has the ring.
  *
- * Return: 0, -EAGAIN if a task holds a lock that this needs. Then it has slept a
- * moment.
+ * Return: 0, -EAGAIN if a task holds a lock that this needs. Then it has slept
+ * a moment.
  */
 static int l5_files_ready(struct l5_sock *l5)
 {
@@ -240,8 +240,8 @@ static void l5_files_begin(struct l5_sock *l5)
 
 /*
  * Have the bootstrap carry the control messages of @msg, which are in kernel
- * memory, for the record at @pos, whose payload is in place. This does not sleep
- * for the reader.
+ * memory, for the record at @pos, whose payload is in place. This does not
+ * sleep for the reader.
  *
  * Return: 0, -EAGAIN if the reader has to go on first, -ESHUTDOWN if the
  * connection has ended and the bootstrap is to say how, or as AF_UNIX: -EBADF,
@@ -266,8 +266,8 @@ static int l5_files_send(struct l5_sock *l5, struct msghdr *msg, u64 pos)
 
 /*
  * Look at the message that is next. Return: 1 if it belongs to the record at a
- * position, 2 if it has descriptors, too; 0 if it belongs to none or another, or
- * there is none.
+ * position, 2 if it has descriptors, too; 0 if it belongs to none or another,
+ * or there is none.
  */
 static int l5_files_look(struct l5_sock *l5, u64 pos)
 {

@@ -684,7 +684,6 @@ static void l5_unix_opts_push(struct l5_sock *l5)
 static void l5_unix_opts_inherit(struct l5_sock *l5)
 {
 	l5_pass_copy(l5->sk.sk_socket, l5->boot);
-	l5_files_asked(l5, l5_pass_sender(l5->boot));
 }
 
 /* The credentials of the peer, as they were when it connected. */

@@ -426,6 +426,24 @@ SCENARIO_BOTH(asked_late)
 	take(c, c->b, 9, 30, 0);
 }
 
+/* A listener that asks once a client is there accepts a socket that does. */
+SCENARIO_BOTH(listener_asks)
+{
+	int one = 1, l;
+
+	l = OK(listener(c, 5));
+	c->a = OK(cl_socket(c, 0));
+	OK(connect(c->a, SA(&c->la), c->la.len));
+	R(setsockopt(l, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)));
+	c->b = OK(accept(l, NULL, NULL));
+	check_transport(c, c->b, true);
+	R(send(c->a, "after", 5, 0));
+	take(c, c->b, 5, 30, 0);
+	R(send(c->b, "back", 4, 0));
+	take(c, c->a, 5, 30, 0);
+	close(l);
+}
+
 /* Credentials that are stated hold for all of a send, also if it is long. */
 SCENARIO_BOTH(stated_for_all)
 {

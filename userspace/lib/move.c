@@ -246,8 +246,8 @@ static bool l5_map_drain(struct l5_map *m, struct l5_iov *i, uint64_t pos,
 }
 
 /*
- * The record that a stream goes on with: as l5_cons_peek(). One that descriptors
- * ride with is the kernel's to take, however much of it was taken.
+ * The record that a stream goes on with: as l5_cons_peek(). One that
+ * descriptors ride with is the kernel's to take, however much of it was taken.
  */
 static int l5_map_payload(struct l5_map *m, struct l5_cons *c)
 {
