@@ -15,7 +15,7 @@
  *   NO_RX            both are taken under the reader's lock
  *   NO_POS           the positions are compared; with SHARER
  */
-#define RECORDS	4
+#define RECORDS	3
 
 /* The ring: published records from head to tail, and which have the flag. */
 byte head, tail;
@@ -143,7 +143,9 @@ init
 {
 	atomic {
 		run writer();
+#ifndef SHARER
 		run writer();
+#endif
 		run reader();
 		run reader();
 #ifdef SHARER
