@@ -9,6 +9,7 @@
 #include "bootstrap.h"
 #include "connect.h"
 #include "link.h"
+#include "lock.h"
 #include "opts.h"
 #include "ring.h"
 #include "state.h"
@@ -87,36 +88,49 @@ static bool l5_reset_told(struct l5_sock *l5)
 }
 
 /*
- * The ring is empty, and the bootstrap is about to be asked, which carries what
- * rides with records. That is not for a caller that asks for the end.
+ * The ring was found empty. Does the bootstrap carry anything whose record is
+ * gone, since a process that has the ring mapped took or moved it? The lock
+ * keeps others from taking both meanwhile.
  *
- * Return: 0: it may be asked; 1: the stream has ended; -EAGAIN: look again, or
- * an error.
+ * Return: 0, -EPROTO: it does, -EAGAIN: look again.
  */
-static int l5_rx_files(struct l5_sock *l5)
+static int l5_rx_stray(struct l5_sock *l5)
 {
-	const struct l5_files_ops *files = l5->bops->files;
+	long timeo = 0;
+	int ret = 0;
+
+	if (likely(!l5->bops->files->left(l5)) ||
+	    test_bit(L5_END_REVOKED, &l5_own(l5)->flags))
+		return 0;
+	if (l5_ring_lock(l5, L5_LOCK_RX, &timeo))
+		return -EAGAIN;
+	if (l5->bops->files->left(l5)) {
+		/* BK, pairs with BJ: if it is not under way it is there */
+		smp_rmb();
+		ret = smp_load_acquire(&l5_peer(l5)->riding) ||
+		      l5_ring_readable(l5) ? -EAGAIN : -EPROTO;
+	}
+	l5_ring_unlock(l5, L5_LOCK_RX);
+	if (ret == -EPROTO)
+		l5_ring_violation(l5);
+	return ret;
+}
+
+/*
+ * Ask the bootstrap how the stream ends. If it carries what rides with records,
+ * a receive would take that.
+ */
+static int l5_rx_boot_end(struct l5_sock *l5, struct msghdr *msg, size_t len,
+			  int flags)
+{
 	int err;
 
-	if (likely(!files->left(l5))) {
-		if (likely(!files->busy(l5)))
-			return 0;
-		/* its holder may be in a fault for as long as it likes */
-		schedule_timeout_interruptible(1);
-		return -EAGAIN;
-	}
-	if (test_bit(L5_END_REVOKED, &l5_own(l5)->flags)) {
-		err = sock_error(l5->boot->sk) ?: -ECONNRESET;
-		l5_boot_error(l5);
-		return l5_reset_told(l5) ? 1 : err;
-	}
-	/* BK, pairs with BJ: if it is not under way its record is there */
-	smp_rmb();
-	if (smp_load_acquire(&l5_peer(l5)->riding) || l5_ring_readable(l5))
-		return -EAGAIN;
-	/* a process that has the ring mapped took or moved it */
-	l5_ring_violation(l5);
-	return sock_error(&l5->sk) ?: -EPROTO;
+	if (!l5->bops->files)
+		return l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
+	err = l5_rx_stray(l5);
+	if (err == -EPROTO)
+		sock_error(&l5->sk);
+	return err ?: l5->bops->files->end(l5);
 }
 
 /**
@@ -146,12 +160,7 @@ int l5_rx_answer(struct l5_sock *l5, struct msghdr *msg, size_t len, int flags)
 	n = l5_link_rx_end(l5);
 	if (n)
 		return n;
-	if (l5->bops->files) {
-		n = l5_rx_files(l5);
-		if (n)
-			return n < 0 ? n : 0;
-	}
-	n = l5_boot_recvmsg(l5, msg, len, flags | MSG_DONTWAIT);
+	n = l5_rx_boot_end(l5, msg, len, flags);
 	if (n == -ECONNRESET && l5_reset_told(l5))
 		return 0;
 	/*

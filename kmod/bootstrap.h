@@ -12,24 +12,25 @@
 /**
  * struct l5_files_ops - what a bootstrap does for records that something rides
  *	with, see files.c
- * @ready: before such a record is written, the writer's lock held. Return: 0,
- *	-EAGAIN: try again
- * @send: carry the control messages of a record whose payload is in place.
- *	Return: 0 or -errno
- * @recv: give a receiver what is carried for a record. Return: 1 if the receive
- *	ends there, 0 or -errno
+ * @most: how long such a record of a stream may be. Context: any
+ * @send: carry bytes and control messages for a record that is about to be
+ *	published. Return: 0 or -errno
+ * @recv: give a receiver bytes of a record, and what rides with it. Return: 0
+ *	or -errno
  * @room: is it worth while to send such a record? Context: any
  * @left: is anything carried that no receiver has had? Context: any
- * @busy: would a receive from the bootstrap wait for another task? Context: any
+ * @end: the answer to a receive that finds no record: 0: the end; -EAGAIN: there
+ *	is none, or an error
  */
 struct l5_files_ops {
-	int (*ready)(struct l5_sock *l5);
-	int (*send)(struct l5_sock *l5, struct msghdr *msg, u64 pos);
-	int (*recv)(struct l5_sock *l5, struct msghdr *msg, u64 pos, int flags,
-		    bool first, bool last);
+	size_t (*most)(const struct l5_sock *l5);
+	int (*send)(struct l5_sock *l5, struct msghdr *msg,
+		    struct iov_iter *from, size_t len, u64 pos);
+	int (*recv)(struct l5_sock *l5, struct msghdr *msg,
+		    const struct l5_cons *c, u32 part, int flags, bool *stop);
 	bool (*room)(const struct l5_sock *l5);
 	bool (*left)(const struct l5_sock *l5);
-	bool (*busy)(const struct l5_sock *l5);
+	int (*end)(struct l5_sock *l5);
 };
 
 /**

@@ -3,24 +3,23 @@
  * AF_L5: descriptors and credentials that ride with a record.
  *
  * A ring carries bytes. What only the kernel can hand over goes through the
- * bootstrap, an AF_UNIX socket: so the kernel's own code looks the descriptors
- * up, counts them against the sender's limit, asks the security modules, and
- * installs them. The record says that there is something (L5_REC_FILES), and
- * the message in the bootstrap's queue says which record it belongs to, by the
- * record's position. It has no other bytes.
+ * bootstrap, an AF_UNIX socket, and the bytes that it is said of go with it: so
+ * the kernel's own code looks descriptors up, counts them against the sender's
+ * limit, asks the security modules, installs them, and says whose the bytes
+ * are. No process that has the ring mapped can write over these, be it one of
+ * another user that shares an end. The record in the ring says that there is
+ * such a message (L5_REC_FILES), and how long it is; what lies behind its header
+ * means nothing. The message has the record's position behind its bytes.
  *
  * The message is queued before the record is published, and both under the
- * sender's tx_lock; a reader takes the message under its rx_lock before it
- * takes the first byte of the record. So the two queues go in step. They do not
- * if a process wrote the flag, or moved a cursor, in what it has mapped: then
- * the positions differ, and the reader ends the connection.
+ * sender's tx_lock; a reader takes both under its rx_lock. So the two queues go
+ * in step. They do not if a process wrote the flag, or moved a cursor, in what
+ * it has mapped: then the positions differ, and the reader ends the connection.
  *
  * Credentials ride with a record if the sender states them, or if the receiver
  * asks for them (SO_PASSCRED). A receiver that asks from the beginning stays on
  * AF_UNIX, since each of its records costs such a message. If it asks later,
- * its peer sends by system calls from then on, into a ring that no process has
- * mapped: else one of another user could write over what the sender's
- * credentials have come with.
+ * its peer sends by system calls from then on.
  *
  * It is for unix.c to say which descriptors may lie in a queue of a bootstrap.
  *
@@ -28,7 +27,7 @@
  */
 #include <linux/file.h>
 #include <linux/highuid.h>
-#include <linux/sched.h>
+#include <linux/mm.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
 #include <linux/uio.h>
@@ -37,7 +36,6 @@
 #include <net/sock.h>
 
 #include "bootstrap.h"
-#include "demote.h"
 #include "end.h"
 #include "files.h"
 #include "opts.h"
@@ -153,12 +151,12 @@ int l5_files_wait(struct l5_files *f)
 }
 
 /**
- * l5_files_end() - a send is over
+ * l5_files_drop() - a send is over
  * @f: the send
  *
  * Context: process.
  */
-void l5_files_end(struct l5_files *f)
+void l5_files_drop(struct l5_files *f)
 {
 	int i;
 
@@ -191,43 +189,21 @@ void l5_files_asked(struct l5_sock *l5, bool asks)
 		l5_map_flag(l5_peer(l5), L5_MAP_TX_ASK);
 }
 
+/* What stands behind the bytes of a message: the position of their record. */
+#define L5_FILES_POS	sizeof(u64)
+
+/* The longest record of a stream with such a message, which is a buffer's. */
+#define L5_FILES_PIECE	16384
+
 /*
- * Before a record is written that something rides with. If credentials are to
- * vouch for its bytes, no process has the ring.
- *
- * Return: 0, -EAGAIN if a task holds a lock that this needs. Then it has slept
- * a moment.
+ * How many bytes may go with it? AF_UNIX cuts a stream into messages of half
+ * its buffer at most, and a record is to be one of them.
  */
-static int l5_files_ready(struct l5_sock *l5)
+static size_t l5_files_most(const struct l5_sock *l5)
 {
-	struct l5_end *own = l5_own(l5);
-	int err = -EAGAIN;
-
-	lockdep_assert_held(&l5->tx_lock);
-	if (!test_bit(L5_END_ASKS, &l5_peer(l5)->flags) ||
-	    !READ_ONCE(own->fold) || READ_ONCE(own->dropped) ||
-	    test_bit(L5_END_REVOKED, &own->flags))
-		return 0;
-	if (mutex_trylock(&l5->lock)) {
-		err = l5_ring_demote(l5->conn, l5->end);
-		mutex_unlock(&l5->lock);
-	}
-	if (err)
-		schedule_timeout_interruptible(1);
-	return err ? -EAGAIN : 0;
-}
-
-/* A message like another, but for its bytes: those are a position. */
-static struct msghdr l5_files_msg(const struct msghdr *msg, struct kvec *vec,
-				  u64 *pos, unsigned int dir)
-{
-	struct msghdr with = *msg;
-
-	*vec = (struct kvec){ pos, sizeof(*pos) };
-	with.msg_name = NULL;
-	with.msg_namelen = 0;
-	iov_iter_kvec(&with.msg_iter, dir, vec, 1, sizeof(*pos));
-	return with;
+	return min_t(size_t, L5_FILES_PIECE,
+		     (READ_ONCE(l5->boot->sk->sk_sndbuf) >> 1) - 64 -
+		     L5_FILES_POS);
 }
 
 /* The bootstrap is to know what its owner knows, as in l5_boot_use(). */
@@ -239,37 +215,55 @@ static void l5_files_begin(struct l5_sock *l5)
 }
 
 /*
- * Have the bootstrap carry the control messages of @msg, which are in kernel
- * memory, for the record at @pos, whose payload is in place. This does not
- * sleep for the reader.
+ * Have the bootstrap carry @len bytes of an iterator and the control messages of
+ * @msg, which are in kernel memory, for the record at @pos. This does not sleep
+ * for the reader.
  *
  * Return: 0, -EAGAIN if the reader has to go on first, -ESHUTDOWN if the
  * connection has ended and the bootstrap is to say how, or as AF_UNIX: -EBADF,
- * -EINVAL, -EPERM, -ETOOMANYREFS, -ENOMEM.
+ * -EINVAL, -EPERM, -ETOOMANYREFS, -ENOMEM, of a packet -EMSGSIZE. Then the
+ * iterator is where it was.
  */
-static int l5_files_send(struct l5_sock *l5, struct msghdr *msg, u64 pos)
+static int l5_files_send(struct l5_sock *l5, struct msghdr *msg,
+			 struct iov_iter *from, size_t len, u64 pos)
 {
-	struct msghdr with;
-	struct kvec vec;
-	int n;
+	struct msghdr with = {
+		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL,
+	};
+	struct kvec vec = { .iov_len = len + L5_FILES_POS };
+	size_t n;
+	int ret;
 
 	lockdep_assert_held(&l5->tx_lock);
-	with = l5_files_msg(msg, &vec, &pos, L5_ITER_SOURCE);
-	with.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+	vec.iov_base = kvmalloc(vec.iov_len, GFP_KERNEL_ACCOUNT);
+	if (!vec.iov_base)
+		return -ENOMEM;
+	n = copy_from_iter(vec.iov_base, len, from);
+	if (n < len) {
+		iov_iter_revert(from, n);
+		kvfree(vec.iov_base);
+		return -EFAULT;
+	}
+	memcpy(vec.iov_base + len, &pos, sizeof(pos));
+	with.msg_control = msg->msg_control;
+	with.msg_controllen = msg->msg_controllen;
+	iov_iter_kvec(&with.msg_iter, L5_ITER_SOURCE, &vec, 1, vec.iov_len);
 	l5_files_begin(l5);
-	n = l5->boot->ops->sendmsg(l5->boot, &with, sizeof(pos));
+	ret = l5->boot->ops->sendmsg(l5->boot, &with, vec.iov_len);
 	l5_boot_error(l5);
-	if (n == -EPIPE)
-		return -ESHUTDOWN;
-	return n < 0 ? n : 0;
+	kvfree(vec.iov_base);
+	if (ret >= 0)
+		return 0;
+	iov_iter_revert(from, len);
+	return ret == -EPIPE ? -ESHUTDOWN : ret;
 }
 
 /*
  * Look at the message that is next. Return: 1 if it belongs to the record at a
- * position, 2 if it has descriptors, too; 0 if it belongs to none or another,
- * or there is none.
+ * position, of which so much was taken; 2 if it has descriptors, too; 0 if it
+ * belongs to none or another, or there is none.
  */
-static int l5_files_look(struct l5_sock *l5, u64 pos)
+static int l5_files_look(struct l5_sock *l5, const struct l5_cons *c)
 {
 	struct sk_buff_head *queue = &l5->boot->sk->sk_receive_queue;
 	struct sk_buff *skb;
@@ -278,55 +272,67 @@ static int l5_files_look(struct l5_sock *l5, u64 pos)
 
 	spin_lock(&queue->lock);
 	skb = skb_peek(queue);
-	if (skb && skb->len == sizeof(at) && !UNIXCB(skb).consumed &&
-	    !skb_copy_bits(skb, 0, &at, sizeof(at)) && at == pos)
+	if (skb && skb->len == c->len + L5_FILES_POS &&
+	    UNIXCB(skb).consumed == c->off &&
+	    !skb_copy_bits(skb, c->len, &at, sizeof(at)) && at == c->head)
 		ret = READ_ONCE(UNIXCB(skb).fp) ? 2 : 1;
 	spin_unlock(&queue->lock);
 	return ret;
 }
 
-/*
- * Give a receiver what rides with the record at @pos. @first: with its first
- * byte; @last: with its last one. Descriptors come once, with the first byte;
- * credentials are told with each part, as AF_UNIX does. MSG_PEEK in @flags: all
- * of it is left where it is. A receiver without room for it loses it, and gets
- * MSG_CTRUNC. Nothing is given to it that belongs to another record.
- *
- * Return: 1 if the receive is to end with this record, since there were
- * descriptors or it has been told something; 0, -EPROTO if there is no such
- * message, or an error of the bootstrap's that comes first.
- */
-static int l5_files_recv(struct l5_sock *l5, struct msghdr *msg, u64 pos,
-			 int flags, bool first, bool last)
+/* The bytes of a message of a stream are taken: take what is behind them. */
+static void l5_files_drain(struct l5_sock *l5)
 {
-	struct msghdr with;
+	struct msghdr with = { };
 	struct kvec vec;
-	u64 at = 0;
+	u64 pos;
+
+	vec.iov_base = &pos;
+	vec.iov_len = sizeof(pos);
+	iov_iter_kvec(&with.msg_iter, L5_ITER_DEST, &vec, 1, sizeof(pos));
+	l5->boot->ops->recvmsg(l5->boot, &with, sizeof(pos), MSG_DONTWAIT);
+}
+
+/*
+ * Give a receiver @part bytes of the record at the cursor, from where it is, and
+ * what rides with it: descriptors with the first byte, credentials with each
+ * part. A receiver without room for that loses it, and gets MSG_CTRUNC.
+ * MSG_PEEK in @flags: all of it is left where it is. *@stop: the receive is to
+ * end here, since there were descriptors or it has been told something.
+ *
+ * Return: 0, -EPROTO if there is no such message, -EFAULT, or an error of the
+ * bootstrap's that comes first. A packet is gone with -EFAULT, as AF_UNIX's is.
+ */
+static int l5_files_recv(struct l5_sock *l5, struct msghdr *msg,
+			 const struct l5_cons *c, u32 part, int flags,
+			 bool *stop)
+{
+	bool last = c->off + part == c->len && !(flags & MSG_PEEK);
+	struct msghdr with = *msg;
 	int n, has;
 
 	lockdep_assert_held(&l5->rx_lock);
-	has = l5_files_look(l5, pos);
+	has = l5_files_look(l5, c);
 	if (!has)
-		return first ? -EPROTO : 0;
-	if (has == 1 && !last)
-		flags |= MSG_PEEK;
-	with = l5_files_msg(msg, &vec, &at, L5_ITER_DEST);
+		return -EPROTO;
+	with.msg_name = NULL;
+	with.msg_namelen = 0;
 	l5_files_begin(l5);
-	n = l5->boot->ops->recvmsg(l5->boot, &with, sizeof(at),
+	n = l5->boot->ops->recvmsg(l5->boot, &with, part,
 				   flags | MSG_DONTWAIT);
 	if (n >= 0 && l5->bops->received)
 		l5->bops->received(l5, &with);
+	if (n == (int)part && last && !l5_packets(l5))
+		l5_files_drain(l5);
 	l5_boot_error(l5);
-	if (n < 0 && n != -EAGAIN)
-		return n;
-	if (n == sizeof(at) && at == pos)
-		n = has == 2 || with.msg_controllen != msg->msg_controllen;
-	else
-		n = -EPROTO;
+	if (n < 0)
+		return n == -EAGAIN ? -EPROTO : n;
+	*stop = has == 2 || with.msg_controllen != msg->msg_controllen;
+	msg->msg_iter = with.msg_iter;
 	msg->msg_control = with.msg_control;
 	msg->msg_controllen = with.msg_controllen;
 	msg->msg_flags |= with.msg_flags & MSG_CTRUNC;
-	return n;
+	return n == (int)part ? 0 : -EPROTO;
 }
 
 /**
@@ -374,16 +380,27 @@ static bool l5_files_left(const struct l5_sock *l5)
 	return !skb_queue_empty_lockless(&l5->boot->sk->sk_receive_queue);
 }
 
-static bool l5_files_busy(const struct l5_sock *l5)
+/* What AF_UNIX answers to a receive that finds no message. */
+static int l5_files_end(struct l5_sock *l5)
 {
-	return mutex_is_locked(&unix_sk(l5->boot->sk)->iolock);
+	struct sock *bsk = l5->boot->sk;
+	int ret;
+
+	l5_files_begin(l5);
+	/* the error is never to be seen without the end */
+	unix_state_lock(bsk);
+	ret = sock_error(bsk) ?:
+	      (READ_ONCE(bsk->sk_shutdown) & RCV_SHUTDOWN ? 0 : -EAGAIN);
+	unix_state_unlock(bsk);
+	l5_boot_error(l5);
+	return ret;
 }
 
 const struct l5_files_ops l5_files_ops = {
-	.ready	= l5_files_ready,
+	.most	= l5_files_most,
 	.send	= l5_files_send,
 	.recv	= l5_files_recv,
 	.room	= l5_files_room,
 	.left	= l5_files_left,
-	.busy	= l5_files_busy,
+	.end	= l5_files_end,
 };

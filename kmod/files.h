@@ -33,7 +33,7 @@ static inline void l5_files_init(struct l5_files *f, struct msghdr *msg)
 
 struct msghdr *l5_files_now(struct l5_sock *l5, struct l5_files *f);
 int l5_files_wait(struct l5_files *f);
-void l5_files_end(struct l5_files *f);
+void l5_files_drop(struct l5_files *f);
 void l5_files_asked(struct l5_sock *l5, bool asks);
 void l5_files_told(struct l5_sock *l5, struct msghdr *msg, size_t room);
 

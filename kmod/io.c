@@ -211,7 +211,7 @@ static int l5_ring_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 
 	l5_files_init(&f, msg);
 	ret = l5_ring_send(l5, msg, len, &f);
-	l5_files_end(&f);
+	l5_files_drop(&f);
 	return ret;
 }
 

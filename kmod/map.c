@@ -414,8 +414,7 @@ static int l5_map_prepare(struct l5_sock *l5)
 	}
 	if (own->revoked) {
 		err = -ENOTCONN;
-	} else if (own->demoted || l5_peer(l5)->demoted ||
-		   test_bit(L5_END_ASKS, &l5_peer(l5)->flags)) {
+	} else if (own->demoted || l5_peer(l5)->demoted) {
 		err = -EOPNOTSUPP;
 	} else {
 		if (!own->state) {

@@ -127,7 +127,7 @@ int l5_packet_sendmsg(struct l5_sock *l5, struct msghdr *msg, size_t len)
 
 	l5_files_init(&f, msg);
 	ret = l5_packet_send(l5, msg, len, &f);
-	l5_files_end(&f);
+	l5_files_drop(&f);
 	return ret;
 }
 

@@ -162,20 +162,42 @@ void l5_ring_violation(struct l5_sock *l5)
 	sk_error_report(&l5->sk);
 }
 
+/* Publish a record. Return: 0. */
+static int l5_ring_put_published(struct l5_end *own, u32 len, u32 flags)
+{
+	own->tx_bytes += len;
+	l5_store(&own->ctrl->tx_bytes, l5_load(&own->ctrl->tx_bytes) + len);
+	l5_ring_publish(own, len, flags);
+	return 0;
+}
+
 /*
- * Copy a record's payload and publish it, with what @files has. Nothing is
- * published before the bootstrap carries that: no descriptor is lost, and no
- * reader finds a record whose descriptors are not there yet.
+ * Publish a record that the bootstrap carries, see files.c. Nothing is published
+ * before it does: no reader finds a record that is not there yet.
  *
- * Return: 0, -EFAULT, or as &l5_files_ops.send.
+ * Return: 0, or as &l5_files_ops.send.
  */
-static int l5_ring_put(struct l5_sock *l5, struct iov_iter *from, u32 len,
-		       struct msghdr *files)
+static int l5_ring_put_carried(struct l5_sock *l5, struct iov_iter *from,
+			       u32 len, struct msghdr *files)
 {
 	struct l5_end *own = l5_own(l5);
+	int err;
+
+	/* BJ, pairs with BK: what is queued follows */
+	smp_store_release(&own->riding, true);
+	err = l5->bops->files->send(l5, files, from, len, own->prod.tail);
+	if (!err)
+		l5_ring_put_published(own, len, L5_REC_FILES);
+	/* BJ, pairs with BK: the record is there */
+	smp_store_release(&own->riding, false);
+	return err;
+}
+
+/* Copy a record's payload and publish it. Return: 0, -EFAULT. */
+static int l5_ring_put(struct l5_end *own, struct iov_iter *from, u32 len)
+{
 	u64 pos = own->prod.tail + L5_HDR;
 	u32 n = l5_ring_copy_in(own, pos, len, from);
-	int err;
 
 	if (unlikely(n < len)) {
 		if (l5_ring_short(own, pos + n) == -EFAULT) {
@@ -185,23 +207,7 @@ static int l5_ring_put(struct l5_sock *l5, struct iov_iter *from, u32 len,
 		/* the peer has closed: there is no place for the rest */
 		iov_iter_advance(from, len - n);
 	}
-	if (unlikely(files)) {
-		/* BJ, pairs with BK: what is queued follows */
-		smp_store_release(&own->riding, true);
-		err = l5->bops->files->send(l5, files, own->prod.tail);
-		if (err) {
-			WRITE_ONCE(own->riding, false);
-			iov_iter_revert(from, len);
-			return err;
-		}
-	}
-	own->tx_bytes += len;
-	l5_store(&own->ctrl->tx_bytes, l5_load(&own->ctrl->tx_bytes) + len);
-	l5_ring_publish(own, len, files ? L5_REC_FILES : 0);
-	if (unlikely(files))
-		/* BJ, pairs with BK: the record is there */
-		smp_store_release(&own->riding, false);
-	return 0;
+	return l5_ring_put_published(own, len, 0);
 }
 
 /**
@@ -276,22 +282,20 @@ static int l5_ring_have(struct l5_sock *l5, struct l5_end *e, u32 len)
  * Return: bytes taken, -EAGAIN if the ring is full, -EFAULT, -ENOBUFS if there
  * is no memory, -EPROTO if the peer broke the protocol, -EPIPE if the bytes
  * were taken but the peer closed meanwhile, so they may never be read; with
- * @files also as &l5_files_ops.ready and send.
+ * @files also as &l5_files_ops.send.
  */
 ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from,
 		      struct msghdr *files)
 {
 	struct l5_end *own = l5_own(l5), *peer = l5_peer(l5);
+	size_t most = L5_PIECE;
 	int len, err;
 
 	lockdep_assert_held(&l5->tx_lock);
-	if (unlikely(files)) {
-		err = l5->bops->files->ready(l5);
-		if (err)
-			return err;
-	}
+	if (unlikely(files))
+		most = min(most, l5->bops->files->most(l5));
 	len = l5_room_claim(&own->prod, peer->ctrl,
-			    min_t(size_t, iov_iter_count(from), L5_PIECE),
+			    min(iov_iter_count(from), most),
 			    l5_ring_extent(l5));
 	if (len <= 0)
 		return len ? -EPROTO : -EAGAIN;
@@ -300,7 +304,8 @@ ssize_t l5_ring_write(struct l5_sock *l5, struct iov_iter *from,
 	if (err < 0)
 		return err;
 	len = min_t(int, len, err - 2 * L5_HDR);
-	err = l5_ring_put(l5, from, len, files);
+	err = unlikely(files) ? l5_ring_put_carried(l5, from, len, files) :
+				l5_ring_put(own, from, len);
 	l5_ring_letgo(&own->tx_copy);
 	if (unlikely(err))
 		return err;
@@ -369,7 +374,7 @@ bool l5_ring_takes(struct l5_sock *l5)
  * Return: its length, -EAGAIN if the reader has to go on first, -EFAULT,
  * -ENOBUFS if there is no memory, -EPROTO if the peer broke the protocol,
  * -EPIPE if the peer closed meanwhile, and has not read it; with @files also as
- * &l5_files_ops.ready and send.
+ * &l5_files_ops.send.
  */
 ssize_t l5_ring_write_whole(struct l5_sock *l5, struct iov_iter *from,
 			    struct msghdr *files)
@@ -397,7 +402,8 @@ ssize_t l5_ring_write_whole(struct l5_sock *l5, struct iov_iter *from,
 			   (own->prod.head >> PAGE_SHIFT) + 1);
 		return -EAGAIN;
 	}
-	err = l5_ring_put(l5, from, len, files);
+	err = unlikely(files) ? l5_ring_put_carried(l5, from, len, files) :
+				l5_ring_put(own, from, len);
 	l5_ring_letgo(&own->tx_copy);
 	if (unlikely(err))
 		return err;
@@ -408,46 +414,6 @@ ssize_t l5_ring_write_whole(struct l5_sock *l5, struct iov_iter *from,
 	    l5_ring_used(l5->conn, l5->end))
 		return -EPIPE;
 	return len;
-}
-
-/**
- * l5_ring_owed() - ring the peer's doorbell for a process that could not
- * @l5: a socket in state L5_RINGS
- *
- * A filter of system calls may refuse the call that rings to a process that
- * mapped this end. The process was about to ring since it had seen the peer's
- * wait word, and only a ring clears that word; so no barrier is needed here.
- * The words are a hint, and may be lies that two ends tell of each other. So a
- * peer on this host is asked what it would find: a task that polls both ends
- * would go on waking itself, and does not look at the time meanwhile.
- *
- * Context: process.
- */
-void l5_ring_owed(struct l5_sock *l5)
-{
-	const struct l5_ctrl *own = l5_own(l5)->ctrl;
-	struct l5_end *peer = l5_peer(l5);
-	const struct l5_ctrl *ctrl = peer->ctrl;
-	struct sock *sk;
-	int bells = 0;
-
-	if (l5_wants_data(ctrl) &&
-	    l5_load(&own->tx_tail) != l5_load(&ctrl->rx_head))
-		bells |= L5_BELL_DATA;
-	if (l5_wants_room(ctrl, l5_load(&own->rx_head),
-			  READ_ONCE(peer->size)))
-		bells |= L5_BELL_ROOM;
-	if (likely(!bells))
-		return;
-	rcu_read_lock();
-	sk = rcu_dereference(peer->sk);
-	if (sk && !l5_ring_readable(l5_sk(sk)))
-		bells &= ~L5_BELL_DATA;
-	if (sk && !l5_ring_writable(l5_sk(sk)))
-		bells &= ~L5_BELL_ROOM;
-	rcu_read_unlock();
-	if (bells)
-		l5_link_ring(l5->conn, !l5->end, bells);
 }
 
 /*
@@ -540,16 +506,6 @@ static bool l5_ring_spoilt(const struct l5_end *own)
 	return unlikely(test_bit(L5_END_REVOKED, &own->flags));
 }
 
-/* What rides with @part bytes of a record: as &l5_files_ops.recv. */
-static int l5_ring_files(struct l5_sock *l5, struct msghdr *msg,
-			 const struct l5_cons *c, u32 part, int flags)
-{
-	if (likely(!c->files))
-		return 0;
-	return l5->bops->files->recv(l5, msg, c->head, flags, !c->off,
-				     c->off + part == c->len);
-}
-
 /*
  * Must a receive that has bytes end before a record, since what rides with it
  * would be said of those bytes, too?
@@ -573,7 +529,6 @@ static ssize_t l5_ring_take(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	int err;
 
 	*files = false;
-
 	lockdep_assert_held(&l5->rx_lock);
 	while ((err = l5_ring_payload(l5)) > 0) {
 		u32 part = min_t(size_t, len - done, c->len - c->off), n = part;
@@ -583,25 +538,27 @@ static ssize_t l5_ring_take(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		*files = l5_ring_apart(own, msg, c, begun || done);
 		if (*files)
 			break;
-		if (!discard)
+		if (unlikely(c->files)) {
+			err = l5->bops->files->recv(l5, msg, c, part, 0, files);
+			if (err)
+				break;
+		} else if (!discard) {
 			n = l5_ring_copy_out(own, ring, c, part, to);
+		}
 		if (n < part) {
 			iov_iter_revert(to, n);
 			err = l5_ring_short(ring,
 					    c->head + L5_HDR + c->off + n);
 			break;
 		}
-		err = l5_ring_spoilt(own) ? -ECONNRESET :
-					    l5_ring_files(l5, msg, c, n, 0);
-		if (unlikely(err < 0)) {
+		if (l5_ring_spoilt(own)) {
 			if (!discard)
 				iov_iter_revert(to, n);
+			err = -ECONNRESET;
 			break;
 		}
 		freed += l5_cons_take(c, own->ctrl, n);
 		done += n;
-		/* a receive ends with the record that descriptors came with */
-		*files = err;
 		if (l5_room_tell(freed, READ_ONCE(ring->size))) {
 			l5_link_freed(l5);
 			freed = 0;
@@ -657,6 +614,7 @@ static ssize_t l5_ring_take_whole(struct l5_sock *l5, struct msghdr *msg,
 	struct iov_iter *to = &msg->msg_iter;
 	struct l5_cons *c = &own->cons;
 	u32 whole, part, n;
+	bool stop;
 	int err;
 
 	lockdep_assert_held(&l5->rx_lock);
@@ -665,17 +623,23 @@ static ssize_t l5_ring_take_whole(struct l5_sock *l5, struct msghdr *msg,
 		return err ?: -EAGAIN;
 	whole = c->len;
 	part = min_t(size_t, len, whole);
-	n = l5_ring_copy_out(own, ring, c, part, to);
+	n = part;
+	err = 0;
+	if (unlikely(c->files))
+		err = l5->bops->files->recv(l5, msg, c, part,
+					    peek ? MSG_PEEK : 0, &stop);
+	else
+		n = l5_ring_copy_out(own, ring, c, part, to);
+	/* it is gone then, as AF_UNIX's is */
+	if (err && (err != -EFAULT || peek))
+		return err;
 	if (n < part) {
 		iov_iter_revert(to, n);
 		return l5_ring_short(ring, c->head + L5_HDR + n);
 	}
-	err = l5_ring_spoilt(own) ? -ECONNRESET :
-				    l5_ring_files(l5, msg, c, whole,
-						  peek ? MSG_PEEK : 0);
-	if (unlikely(err < 0)) {
+	if (l5_ring_spoilt(own)) {
 		iov_iter_revert(to, n);
-		return err;
+		return -ECONNRESET;
 	}
 	if (peek)
 		return whole;
@@ -685,7 +649,7 @@ static ssize_t l5_ring_take_whole(struct l5_sock *l5, struct msghdr *msg,
 	l5_store(&own->ctrl->rx_bytes,
 		 l5_load(&own->ctrl->rx_bytes) + whole);
 	l5_count(l5, L5_STAT_BYTES_RX, whole);
-	return whole;
+	return err < 0 ? err : (ssize_t)whole;
 }
 
 /**
@@ -742,7 +706,6 @@ static ssize_t l5_ring_look(struct l5_sock *l5, struct msghdr *msg,
 	int err, came;
 
 	*files = false;
-
 	lockdep_assert_held(&l5->rx_lock);
 	/* validate in place, so that a read gets what was seen here */
 	err = l5_ring_payload(l5);
@@ -766,25 +729,34 @@ static ssize_t l5_ring_look(struct l5_sock *l5, struct msghdr *msg,
 				break;
 			continue;
 		}
+		/* the bootstrap shows it from its beginning */
+		*files = walk.files && skip;
+		if (*files)
+			return done;
 		walk.off += skip;
 		part = min_t(size_t, len - done, left - skip);
 		skip = 0;
-		n = discard ? 0 : l5_ring_copy_out(own, ring, &walk, part, to);
+		n = part;
+		if (unlikely(walk.files)) {
+			came = l5->bops->files->recv(l5, msg, &walk, part,
+						     MSG_PEEK, files);
+			if (came)
+				return done ?: came;
+		} else if (!discard) {
+			n = l5_ring_copy_out(own, ring, &walk, part, to);
+		}
 		if (n < part && !discard) {
 			iov_iter_revert(to, n);
 			return done ?: l5_ring_short(ring, walk.head + L5_HDR +
 							   walk.off + n);
 		}
-		came = l5_ring_spoilt(own) ? -ECONNRESET :
-					     l5_ring_files(l5, msg, &walk, part,
-							   MSG_PEEK);
-		if (unlikely(came < 0)) {
-			iov_iter_revert(to, n);
-			return done ?: came;
+		if (l5_ring_spoilt(own)) {
+			if (!discard)
+				iov_iter_revert(to, n);
+			return done ?: -ECONNRESET;
 		}
 		done += part;
-		*files = came;
-		if (done == len || came)
+		if (done == len || *files)
 			return done;
 	}
 	if (done)

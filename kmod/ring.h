@@ -24,7 +24,6 @@ u32 l5_ring_used(struct l5_conn *conn, int end);
 int l5_ring_more(struct l5_sock *l5, struct l5_end *e, u32 len);
 bool l5_ring_readable(struct l5_sock *l5);
 bool l5_ring_writable(struct l5_sock *l5);
-void l5_ring_owed(struct l5_sock *l5);
 void l5_ring_violation(struct l5_sock *l5);
 
 /**

@@ -13,6 +13,46 @@
 #include "unread.h"
 #include "wait.h"
 
+/**
+ * l5_ring_owed() - ring the peer's doorbell for a process that could not
+ * @l5: a socket in state L5_RINGS
+ *
+ * A filter of system calls may refuse the call that rings to a process that
+ * mapped this end. The process was about to ring since it had seen the peer's
+ * wait word, and only a ring clears that word; so no barrier is needed here.
+ * The words are a hint, and may be lies that two ends tell of each other. So a
+ * peer on this host is asked what it would find: a task that polls both ends
+ * would go on waking itself, and does not look at the time meanwhile.
+ *
+ * Context: process.
+ */
+void l5_ring_owed(struct l5_sock *l5)
+{
+	const struct l5_ctrl *own = l5_own(l5)->ctrl;
+	struct l5_end *peer = l5_peer(l5);
+	const struct l5_ctrl *ctrl = peer->ctrl;
+	struct sock *sk;
+	int bells = 0;
+
+	if (l5_wants_data(ctrl) &&
+	    l5_load(&own->tx_tail) != l5_load(&ctrl->rx_head))
+		bells |= L5_BELL_DATA;
+	if (l5_wants_room(ctrl, l5_load(&own->rx_head),
+			  READ_ONCE(peer->size)))
+		bells |= L5_BELL_ROOM;
+	if (likely(!bells))
+		return;
+	rcu_read_lock();
+	sk = rcu_dereference(peer->sk);
+	if (sk && !l5_ring_readable(l5_sk(sk)))
+		bells &= ~L5_BELL_DATA;
+	if (sk && !l5_ring_writable(l5_sk(sk)))
+		bells &= ~L5_BELL_ROOM;
+	rcu_read_unlock();
+	if (bells)
+		l5_link_ring(l5->conn, !l5->end, bells);
+}
+
 /* Is there more to receive than the @seen bytes that a peek left in place? */
 static bool l5_rx_ready(struct l5_sock *l5, size_t seen)
 {

@@ -92,6 +92,7 @@ static inline void l5_awaits_no_more(struct l5_sock *l5)
 	WRITE_ONCE(l5->got_tail, l5_load(&ctrl->tx_tail));
 }
 
+void l5_ring_owed(struct l5_sock *l5);
 int l5_again(struct l5_rounds *r, long *timeo);
 void l5_poll_spin(struct l5_sock *l5, struct file *file);
 void l5_poll_done(struct l5_sock *l5);

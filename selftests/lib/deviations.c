@@ -25,6 +25,9 @@
 #define PEEK_FILES_REASON						\
 	"a peek brings the descriptors of the bytes that it copies; "	\
 	"AF_UNIX's brings those of the next message as well"
+#define END_CREDS_REASON						\
+	"at the end of a stream a receiver that asks is told that nobody "	\
+	"sent it; AF_UNIX names user 0"
 #define LOWAT_REASON							\
 	"poll waits for SO_RCVLOWAT bytes, as on TCP; AF_UNIX does not"
 #define ERRQUEUE_REASON							\
@@ -110,6 +113,8 @@ const struct deviation deviations[] = {
 	{ "types", "socket(fam, SOCK_STREAM, -1)", V_UN,
 	  "-1 EPROTONOSUPPORT", "-1 EINVAL", false,
 	  "a negative protocol is refused as TCP refuses it", D_ALWAYS },
+	{ "asked_late", "from", V_UN, "nobody, 0, 0", "nobody, 65534, 65534",
+	  true, END_CREDS_REASON, D_ALWAYS },
 	{ "peeked", "m.msg_flags", V_UN, "8", "0", true,
 	  PEEK_FILES_REASON, D_ALWAYS },
 	{ "errqueue", "recv(c->a, buf, 9, MSG_ERRQUEUE | MSG_DONTWAIT)", V_UN,
