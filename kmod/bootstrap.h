@@ -19,8 +19,8 @@
  *	or -errno
  * @room: is it worth while to send such a record? Context: any
  * @left: is anything carried that no receiver has had? Context: any
- * @end: the answer to a receive that finds no record: 0: the end; -EAGAIN: there
- *	is none, or an error
+ * @end: the answer to a receive that finds no record: 0: the end; -EAGAIN:
+ *	there is none, or an error
  */
 struct l5_files_ops {
 	size_t (*most)(const struct l5_sock *l5);

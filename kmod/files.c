@@ -8,8 +8,8 @@
  * limit, asks the security modules, installs them, and says whose the bytes
  * are. No process that has the ring mapped can write over these, be it one of
  * another user that shares an end. The record in the ring says that there is
- * such a message (L5_REC_FILES), and how long it is; what lies behind its header
- * means nothing. The message has the record's position behind its bytes.
+ * such a message (L5_REC_FILES), and how long it is; what lies behind its
+ * header means nothing. The message has the record's position behind its bytes.
  *
  * The message is queued before the record is published, and both under the
  * sender's tx_lock; a reader takes both under its rx_lock. So the two queues go
@@ -215,9 +215,9 @@ static void l5_files_begin(struct l5_sock *l5)
 }
 
 /*
- * Have the bootstrap carry @len bytes of an iterator and the control messages of
- * @msg, which are in kernel memory, for the record at @pos. This does not sleep
- * for the reader.
+ * Have the bootstrap carry @len bytes of an iterator and the control messages
+ * of @msg, which are in kernel memory, for the record at @pos. This does not
+ * sleep for the reader.
  *
  * Return: 0, -EAGAIN if the reader has to go on first, -ESHUTDOWN if the
  * connection has ended and the bootstrap is to say how, or as AF_UNIX: -EBADF,
@@ -294,8 +294,8 @@ static void l5_files_drain(struct l5_sock *l5)
 }
 
 /*
- * Give a receiver @part bytes of the record at the cursor, from where it is, and
- * what rides with it: descriptors with the first byte, credentials with each
+ * Give a receiver @part bytes of the record at the cursor, from where it is,
+ * and what rides with it: descriptors with the first byte, credentials with each
  * part. A receiver without room for that loses it, and gets MSG_CTRUNC.
  * MSG_PEEK in @flags: all of it is left where it is. *@stop: the receive is to
  * end here, since there were descriptors or it has been told something.

@@ -172,8 +172,8 @@ static int l5_ring_put_published(struct l5_end *own, u32 len, u32 flags)
 }
 
 /*
- * Publish a record that the bootstrap carries, see files.c. Nothing is published
- * before it does: no reader finds a record that is not there yet.
+ * Publish a record that the bootstrap carries, see files.c. Nothing is
+ * published before it does: no reader finds a record that is not there yet.
  *
  * Return: 0, or as &l5_files_ops.send.
  */

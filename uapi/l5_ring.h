@@ -122,7 +122,8 @@
  * payload, which may be 0, and flags in its upper bits.
  *
  * L5_REC_FILES is set by kernels alone, where the bootstrap can carry
- * descriptors: these wait there for the reader of the record. Only a system
+ * descriptors: these wait there for the reader of the record, and so do its
+ * bytes; what lies behind its header in the ring means nothing. Only a system
  * call can receive them, so a reader that has the ring mapped makes one. It has
  * said that it will (l5_map_info.features). Anywhere else the flag is a
  * violation, and so is any other flag: the names are for flags to come.

@@ -456,6 +456,71 @@ TEST_F(limit_files, uring)
 	io_uring_queue_exit(&ring);
 }
 
+struct beside {
+	int fd;
+	int wrong;
+};
+
+static void *takes_until_end(void *arg)
+{
+	struct beside *b = arg;
+	char text[64];
+	ssize_t n;
+	int got;
+
+	while ((n = take(b->fd, text, 1, &got, 0)) == 1)
+		close(got);
+	if (n > 0 || (n < 0 && errno != ECONNRESET))
+		__atomic_fetch_add(&b->wrong, 1, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+static void *gives_until_end(void *arg)
+{
+	struct beside *b = arg;
+	static const char much[60000];
+	int fd = open("/dev/null", O_RDONLY);
+	ssize_t n;
+
+	do {
+		n = give(b->fd, "x", 1, &fd, 1, 0);
+		if (n == 1)
+			n = send(b->fd, much, 300, MSG_NOSIGNAL);
+	} while (n > 0);
+	if (errno != EPIPE && errno != ECONNRESET)
+		__atomic_fetch_add(&b->wrong, 1, __ATOMIC_RELAXED);
+	close(fd);
+	return NULL;
+}
+
+/* Readers and writers that are honest, and one that shuts down beside them */
+TEST_F_TIMEOUT(limit_files, shut_beside, 300)
+{
+	int round, i, rounds = 80 / l5_slow();
+	struct beside a, b;
+	pthread_t t[5];
+	int fd[2];
+
+	for (round = 0; round < rounds; round++) {
+		ASSERT_TRUE(ours(variant->type, fd));
+		a = (struct beside){ .fd = fd[0] };
+		b = (struct beside){ .fd = fd[1] };
+		for (i = 0; i < 2; i++)
+			pthread_create(&t[i], NULL, gives_until_end, &a);
+		for (; i < 4; i++)
+			pthread_create(&t[i], NULL, takes_until_end, &b);
+		pthread_create(&t[i], NULL, gives_until_end, &b);
+		usleep(round * 37 % 3000);
+		shutdown(fd[1], SHUT_RDWR);
+		for (i = 0; i < 5; i++)
+			pthread_join(t[i], NULL);
+		EXPECT_EQ(0, a.wrong);
+		EXPECT_EQ(0, b.wrong);
+		close(fd[0]);
+		close(fd[1]);
+	}
+}
+
 /* An administrator's end frees what waited. */
 TEST_F(limit_files, revoked)
 {
