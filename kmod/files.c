@@ -295,8 +295,8 @@ static void l5_files_drain(struct l5_sock *l5)
 
 /*
  * Give a receiver @part bytes of the record at the cursor, from where it is,
- * and what rides with it: descriptors with the first byte, credentials with each
- * part. A receiver without room for that loses it, and gets MSG_CTRUNC.
+ * and what rides with it: descriptors with the first byte, credentials with
+ * each part. A receiver without room for that loses it, and gets MSG_CTRUNC.
  * MSG_PEEK in @flags: all of it is left where it is. *@stop: the receive is to
  * end here, since there were descriptors or it has been told something.
  *
