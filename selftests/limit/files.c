@@ -24,8 +24,8 @@
 #include <unistd.h>
 
 #include "ends.h"
+#include "given.h"
 #include "hole.h"
-#include "mapping.h"
 #include "uring.h"
 #include "users.h"
 
@@ -87,90 +87,6 @@ FIXTURE_TEARDOWN(limit_files)
 	EXPECT_TRUE(l5_comes_back(open_files, -1, self->files + 200, BACK_MS));
 }
 
-/* A pipe with a number in it: the end that the number can be read from. */
-static int numbered(uint32_t n)
-{
-	int p[2];
-
-	if (pipe(p))
-		return -1;
-	if (write(p[1], &n, sizeof(n)) != sizeof(n))
-		n = 0;
-	close(p[1]);
-	return p[0];
-}
-
-/* The number, and the descriptor is closed. */
-static uint32_t number_of(int fd)
-{
-	uint32_t n = ~0u;
-
-	if (read(fd, &n, sizeof(n)) != sizeof(n))
-		n = ~0u;
-	close(fd);
-	return n;
-}
-
-/* Some descriptors with bytes: how sendmsg() ended. */
-static ssize_t give(int via, const void *text, size_t len, const int *fds,
-		    int n, int flags)
-{
-	union {
-		char b[CMSG_SPACE(8 * sizeof(int))];
-		struct cmsghdr align;
-	} u = { 0 };
-	struct iovec v = { (void *)text, len };
-	struct msghdr m = {
-		.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.b,
-		.msg_controllen = CMSG_SPACE(n * sizeof(int)),
-	};
-	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-
-	h->cmsg_level = SOL_SOCKET;
-	h->cmsg_type = SCM_RIGHTS;
-	h->cmsg_len = CMSG_LEN(n * sizeof(int));
-	memcpy(CMSG_DATA(h), fds, n * sizeof(int));
-	return sendmsg(via, &m, flags | MSG_NOSIGNAL);
-}
-
-/* A descriptor with a number as its text, and the same number in it. */
-static bool give_number(int via, uint32_t n, int flags)
-{
-	int fd = numbered(n);
-	bool ok = fd >= 0 && give(via, &n, sizeof(n), &fd, 1, flags) ==
-			     sizeof(n);
-	int err = errno;
-
-	close(fd);
-	errno = err;
-	return ok;
-}
-
-/* Bytes and at most one descriptor, -1 if none came. */
-static ssize_t take(int from, void *text, size_t len, int *fd, int flags)
-{
-	union {
-		char b[CMSG_SPACE(8 * sizeof(int)) +
-		       CMSG_SPACE(sizeof(struct ucred))];
-		struct cmsghdr align;
-	} u = { 0 };
-	struct iovec v = { text, len };
-	struct msghdr m = {
-		.msg_iov = &v, .msg_iovlen = 1,
-		.msg_control = u.b, .msg_controllen = sizeof(u.b),
-	};
-	ssize_t n = recvmsg(from, &m, flags);
-	struct cmsghdr *h;
-
-	*fd = -1;
-	if (n < 0)
-		return n;
-	for (h = CMSG_FIRSTHDR(&m); h; h = CMSG_NXTHDR(&m, h))
-		if (h->cmsg_type == SCM_RIGHTS && h->cmsg_len == CMSG_LEN(4))
-			memcpy(fd, CMSG_DATA(h), sizeof(*fd));
-	return n;
-}
-
 /* What cannot lie in a queue without harm has an error, and sends nothing. */
 TEST_F(limit_files, refused)
 {
@@ -193,18 +109,19 @@ TEST_F(limit_files, refused)
 	for (i = 0; i < n; i++) {
 		ASSERT_LE(0, bad[i]);
 		fds[1] = bad[i];
-		EXPECT_EQ(-1, give(self->fd[0], "x", 1, &bad[i], 1, 0));
+		EXPECT_EQ(-1, fds_give(self->fd[0], "x", 1, &bad[i], 1, 0));
 		EXPECT_EQ(EOPNOTSUPP, errno) {
 			TH_LOG("%d", i);
 		}
-		EXPECT_EQ(-1, give(self->fd[0], "x", 1, fds, 2, 0));
+		EXPECT_EQ(-1, fds_give(self->fd[0], "x", 1, fds, 2, 0));
 		EXPECT_EQ(EOPNOTSUPP, errno);
 		EXPECT_EQ(-1, recv(self->fd[1], b, sizeof(b), MSG_DONTWAIT));
 		EXPECT_EQ(EAGAIN, errno);
 	}
 	/* the kernel's own answer, also over AF_UNIX */
 	if (!io_uring_queue_init(2, &ring, 0)) {
-		EXPECT_EQ(-1, give(self->fd[0], "x", 1, &ring.ring_fd, 1, 0));
+		EXPECT_EQ(-1, fds_give(self->fd[0], "x", 1, &ring.ring_fd, 1,
+				       0));
 		EXPECT_EQ(EINVAL, errno);
 		io_uring_queue_exit(&ring);
 	}
@@ -213,7 +130,7 @@ TEST_F(limit_files, refused)
 	fds[1] = end_listen(END_L5, &at5);
 	ASSERT_LE(0, fds[0]);
 	ASSERT_LE(0, fds[1]);
-	EXPECT_EQ(1, give(self->fd[0], "x", 1, fds, 2, 0));
+	EXPECT_EQ(1, fds_give(self->fd[0], "x", 1, fds, 2, 0));
 	close(fds[0]);
 	close(fds[1]);
 	for (i = 0; i < n; i++)
@@ -233,8 +150,8 @@ TEST_F(limit_files, kinds)
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, ftruncate(fd, 4096));
 	ASSERT_EQ(0, fcntl(fd, F_ADD_SEALS, seals));
-	ASSERT_EQ(4, give(self->fd[0], "memo", 4, &fd, 1, 0));
-	ASSERT_EQ(4, take(self->fd[1], b, sizeof(b), &got, 0));
+	ASSERT_EQ(4, fds_give(self->fd[0], "memo", 4, &fd, 1, 0));
+	ASSERT_EQ(4, fds_take(self->fd[1], b, sizeof(b), &got, 0));
 	EXPECT_EQ(seals, fcntl(got, F_GET_SEALS));
 	EXPECT_EQ(0, syscall(SYS_kcmp, getpid(), getpid(), 0, fd, got));
 	close(got);
@@ -242,24 +159,24 @@ TEST_F(limit_files, kinds)
 
 	fd = open("/", O_PATH);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(4, give(self->fd[0], "path", 4, &fd, 1, 0));
-	ASSERT_EQ(4, take(self->fd[1], b, sizeof(b), &got, 0));
+	ASSERT_EQ(4, fds_give(self->fd[0], "path", 4, &fd, 1, 0));
+	ASSERT_EQ(4, fds_take(self->fd[1], b, sizeof(b), &got, 0));
 	EXPECT_EQ(O_PATH, fcntl(got, F_GETFL) & O_PATH);
 	close(got);
 	close(fd);
 
 	fd = epoll_create1(0);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(4, give(self->fd[0], "epol", 4, &fd, 1, 0));
-	ASSERT_EQ(4, take(self->fd[1], b, sizeof(b), &got, 0));
+	ASSERT_EQ(4, fds_give(self->fd[0], "epol", 4, &fd, 1, 0));
+	ASSERT_EQ(4, fds_take(self->fd[1], b, sizeof(b), &got, 0));
 	EXPECT_LE(0, got);
 	close(got);
 	close(fd);
 
 	fd = syscall(SYS_pidfd_open, getpid(), 0);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(4, give(self->fd[0], "pidf", 4, &fd, 1, 0));
-	ASSERT_EQ(4, take(self->fd[1], b, sizeof(b), &got, 0));
+	ASSERT_EQ(4, fds_give(self->fd[0], "pidf", 4, &fd, 1, 0));
+	ASSERT_EQ(4, fds_take(self->fd[1], b, sizeof(b), &got, 0));
 	EXPECT_LE(0, got);
 	close(got);
 	close(fd);
@@ -270,7 +187,7 @@ static int in_flight(int fd, int *err)
 {
 	int n = 0;
 
-	while (n < 1000 && give_number(fd, n, MSG_DONTWAIT))
+	while (n < 1000 && given_number(fd, n, MSG_DONTWAIT))
 		n++;
 	*err = errno;
 	return n;
@@ -315,13 +232,14 @@ TEST_F_TIMEOUT(limit_files, rounds, 600)
 		ASSERT_TRUE(ours(variant->type, fd));
 		n = l5_rnd(&rnd) % 4;
 		for (j = 0; j < n; j++) {
-			ASSERT_TRUE(give_number(fd[0], j, 0));
+			ASSERT_TRUE(given_number(fd[0], j, 0));
 			if (l5_rnd(&rnd) % 2)
-				ASSERT_TRUE(give_number(fd[1], j, 0));
+				ASSERT_TRUE(given_number(fd[1], j, 0));
 		}
 		for (j = 0; j < n && l5_rnd(&rnd) % 4; j++) {
-			ASSERT_EQ(4, take(fd[1], &text, 4, &got,
-					  l5_rnd(&rnd) % 4 ? 0 : MSG_PEEK));
+			ASSERT_EQ(4, fds_take(fd[1], &text, 4, &got,
+					      l5_rnd(&rnd) % 4 ? 0 :
+					      MSG_PEEK));
 			close(got);
 		}
 		if (l5_rnd(&rnd) % 4 == 0)
@@ -329,7 +247,7 @@ TEST_F_TIMEOUT(limit_files, rounds, 600)
 		j = l5_rnd(&rnd) % 2;
 		close(fd[j]);
 		if (l5_rnd(&rnd) % 2)
-			take(fd[!j], &text, 4, &got, MSG_DONTWAIT);
+			fds_take(fd[!j], &text, 4, &got, MSG_DONTWAIT);
 		else
 			got = -1;
 		close(got);
@@ -340,7 +258,7 @@ TEST_F_TIMEOUT(limit_files, rounds, 600)
 static void sends_numbers(int fd, uint32_t n)
 {
 	for (;; n++)
-		if (!give_number(fd, n, 0))
+		if (!given_number(fd, n, 0))
 			_exit(errno != EPIPE);
 }
 
@@ -358,17 +276,18 @@ TEST_F_TIMEOUT(limit_files, killed, 300)
 		if (!pid)
 			sends_numbers(self->fd[0], next);
 		for (j = l5_rnd(&rnd) % 200; j; j--) {
-			ASSERT_EQ(4, take(self->fd[1], &text, 4, &got, 0));
+			ASSERT_EQ(4, fds_take(self->fd[1], &text, 4, &got, 0));
 			ASSERT_EQ(next, text);
-			ASSERT_EQ(next, number_of(got));
+			ASSERT_EQ(next, given_read(got));
 			next++;
 		}
 		usleep(l5_rnd(&rnd) % 2000);
 		kill(pid, SIGKILL);
 		ASSERT_EQ(SIGKILL, l5_reap(pid) & 0x7f);
-		while (take(self->fd[1], &text, 4, &got, MSG_DONTWAIT) == 4) {
+		while (fds_take(self->fd[1], &text, 4, &got,
+				MSG_DONTWAIT) == 4) {
 			ASSERT_EQ(next, text);
-			ASSERT_EQ(next, number_of(got));
+			ASSERT_EQ(next, given_read(got));
 			next++;
 		}
 		ASSERT_EQ(EAGAIN, errno);
@@ -387,8 +306,8 @@ static void *reads_shared(void *arg)
 	uint32_t text;
 	int got;
 
-	while (take(r->fd, &text, 4, &got, 0) == 4) {
-		if (text >= SHARED || number_of(got) != text ||
+	while (fds_take(r->fd, &text, 4, &got, 0) == 4) {
+		if (text >= SHARED || given_read(got) != text ||
 		    __atomic_fetch_add(&r->seen[text], 1, __ATOMIC_RELAXED))
 			__atomic_fetch_add(&r->wrong, 1, __ATOMIC_RELAXED);
 	}
@@ -406,7 +325,7 @@ TEST_F_TIMEOUT(limit_files, shared, 300)
 	for (i = 0; i < READERS; i++)
 		ASSERT_EQ(0, pthread_create(&t[i], NULL, reads_shared, &r));
 	for (i = 0; i < SHARED; i++)
-		ASSERT_TRUE(give_number(self->fd[0], i, 0));
+		ASSERT_TRUE(given_number(self->fd[0], i, 0));
 	shutdown(self->fd[0], SHUT_WR);
 	for (i = 0; i < READERS; i++)
 		pthread_join(t[i], NULL);
@@ -431,7 +350,7 @@ TEST_F(limit_files, uring)
 		.msg_control = u.b, .msg_controllen = sizeof(u.b),
 	};
 	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-	int fd = numbered(7), got;
+	int fd = given_make(7), got;
 	struct io_uring ring;
 
 	if (io_uring_queue_init(4, &ring, 0))
@@ -452,7 +371,7 @@ TEST_F(limit_files, uring)
 	h = CMSG_FIRSTHDR(&m);
 	ASSERT_NE(NULL, h);
 	memcpy(&got, CMSG_DATA(h), sizeof(got));
-	EXPECT_EQ(7, number_of(got));
+	EXPECT_EQ(7, given_read(got));
 	io_uring_queue_exit(&ring);
 }
 
@@ -468,7 +387,7 @@ static void *takes_until_end(void *arg)
 	ssize_t n;
 	int got;
 
-	while ((n = take(b->fd, text, 1, &got, 0)) == 1)
+	while ((n = fds_take(b->fd, text, 1, &got, 0)) == 1)
 		close(got);
 	if (n > 0 || (n < 0 && errno != ECONNRESET))
 		__atomic_fetch_add(&b->wrong, 1, __ATOMIC_RELAXED);
@@ -483,7 +402,7 @@ static void *gives_until_end(void *arg)
 	ssize_t n;
 
 	do {
-		n = give(b->fd, "x", 1, &fd, 1, 0);
+		n = fds_give(b->fd, "x", 1, &fd, 1, 0);
 		if (n == 1)
 			n = send(b->fd, much, 300, MSG_NOSIGNAL);
 	} while (n > 0);
@@ -529,7 +448,7 @@ TEST_F(limit_files, revoked)
 
 	ASSERT_NE(NULL, f);
 	ASSERT_EQ(0, pipe(p));
-	ASSERT_EQ(1, give(self->fd[0], "x", 1, &p[0], 1, 0));
+	ASSERT_EQ(1, fds_give(self->fd[0], "x", 1, &p[0], 1, 0));
 	close(p[0]);
 	EXPECT_EQ(1, write(p[1], "w", 1));
 	EXPECT_LE(0, fputs("all\n", f));
@@ -546,12 +465,12 @@ TEST_F(limit_files, errqueue)
 	uint32_t text;
 	int got;
 
-	ASSERT_TRUE(give_number(self->fd[0], 5, 0));
-	EXPECT_EQ(-1, take(self->fd[1], &text, 4, &got, MSG_ERRQUEUE));
+	ASSERT_TRUE(given_number(self->fd[0], 5, 0));
+	EXPECT_EQ(-1, fds_take(self->fd[1], &text, 4, &got, MSG_ERRQUEUE));
 	EXPECT_EQ(EAGAIN, errno);
-	ASSERT_EQ(4, take(self->fd[1], &text, 4, &got, 0));
+	ASSERT_EQ(4, fds_take(self->fd[1], &text, 4, &got, 0));
 	EXPECT_EQ(5, text);
-	EXPECT_EQ(5, number_of(got));
+	EXPECT_EQ(5, given_read(got));
 }
 
 /* A look that waits for more than it can be told of ends, and nothing else. */
@@ -593,7 +512,7 @@ static void *sends_late(void *arg)
 {
 	struct late *l = arg;
 
-	l->ret = give(l->via, "x", 1, &l->fd, 1, 0);
+	l->ret = fds_give(l->via, "x", 1, &l->fd, 1, 0);
 	l->err = errno;
 	return NULL;
 }
@@ -601,10 +520,10 @@ static void *sends_late(void *arg)
 /* A number that stands for another file by the time that there is room */
 TEST_F(limit_files, swapped_while_waiting)
 {
-	struct late l = { .via = self->fd[0], .fd = numbered(1) };
+	struct late l = { .via = self->fd[0], .fd = given_make(1) };
 	static char much[65536];
 	pthread_t t;
-	int other = numbered(2), got;
+	int other = given_make(2), got;
 	pid_t tid;
 
 	while (send(self->fd[0], much, sizeof(much), MSG_DONTWAIT) > 0)
@@ -615,7 +534,8 @@ TEST_F(limit_files, swapped_while_waiting)
 	ASSERT_LE(0, tid);
 	ASSERT_TRUE(l5_wait_asleep(tid));
 	ASSERT_EQ(l.fd, dup2(other, l.fd));
-	while (take(self->fd[1], much, sizeof(much), &got, MSG_DONTWAIT) > 0) {
+	while (fds_take(self->fd[1], much, sizeof(much), &got,
+			MSG_DONTWAIT) > 0) {
 		EXPECT_EQ(-1, got);
 		close(got);
 	}
@@ -650,7 +570,7 @@ TEST_F_TIMEOUT(limit_files, held, 120)
 	pid_t a, b;
 	char x;
 
-	ASSERT_TRUE(give_number(self->fd[0], 5, 0));
+	ASSERT_TRUE(given_number(self->fd[0], 5, 0));
 	a = fork();
 	ASSERT_LE(0, a);
 	if (!a)
@@ -673,269 +593,6 @@ TEST_F_TIMEOUT(limit_files, held, 120)
 	EXPECT_GT(20000, l5_now_ms() - start);
 	kill(a, SIGKILL);
 	EXPECT_NE(-1, l5_reap(a));
-}
-
-/* Processes that have rings mapped, and do with them what they may not */
-FIXTURE(limit_files_mapped)
-{
-	int fd[2];
-};
-
-FIXTURE_VARIANT(limit_files_mapped)
-{
-	const char *at;
-};
-
-FIXTURE_VARIANT_ADD(limit_files_mapped, inet)
-{
-	.at = "127.0.0.1:0",
-};
-
-FIXTURE_VARIANT_ADD(limit_files_mapped, unix)
-{
-	.at = "abstract:limit_files_mapped",
-};
-
-FIXTURE_SETUP(limit_files_mapped)
-{
-	ASSERT_TRUE(map_begin(variant->at, 64, self->fd));
-}
-
-FIXTURE_TEARDOWN(limit_files_mapped)
-{
-	(void)_metadata;
-	close(self->fd[0]);
-	close(self->fd[1]);
-}
-
-/* The flag on a record that nothing rides with is a violation. */
-TEST_F(limit_files_mapped, forged_flag)
-{
-	struct mapping m;
-	char b[9];
-
-	ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
-	ASSERT_EQ(3, mapping_put(&m, "abc", 3));
-	ASSERT_EQ(2, recv(self->fd[1], b, 2, 0));
-	ASSERT_EQ(1, recv(self->fd[1], b, 2, 0));
-	ASSERT_EQ(3, mapping_put(&m, "abc", 3));
-	l5_store(mapping_slot(&m, l5_load(&m.own->tx_tail) - 16),
-		 (__u64)L5_REC_VALID << 32 | L5_REC_FILES | 3);
-	EXPECT_EQ(-1, recv(self->fd[1], b, sizeof(b), MSG_DONTWAIT));
-	EXPECT_EQ(EPROTO, errno);
-	EXPECT_NE(0, end_poll(self->fd[1], POLLIN) & (POLLERR | POLLHUP));
-	mapping_close(&m);
-}
-
-/* A sharer that moved the cursor past some: never another's. */
-TEST_F(limit_files_mapped, moved_cursor)
-{
-	struct mapping m;
-	uint32_t text;
-	int got;
-
-	if (!strchr(variant->at, 'a'))
-		SKIP(return, "no descriptors over TCP");
-	ASSERT_TRUE(give_number(self->fd[0], 1, 0));
-	ASSERT_TRUE(give_number(self->fd[0], 2, 0));
-	ASSERT_EQ(0, mapping_open(&m, self->fd[1]));
-	l5_store(&m.own->rx_pos, l5_load(&m.own->rx_head) + 16);
-	l5_store(&m.own->rx_head, l5_load(&m.own->rx_head) + 16);
-	EXPECT_EQ(-1, take(self->fd[1], &text, 4, &got, MSG_DONTWAIT));
-	EXPECT_EQ(EPROTO, errno);
-	mapping_close(&m);
-}
-
-/* And past all: the end comes, or an error, and none of them as bytes. */
-TEST_F(limit_files_mapped, moved_to_the_end)
-{
-	struct mapping m;
-	char b[64];
-	int got;
-
-	if (!strchr(variant->at, 'a'))
-		SKIP(return, "no descriptors over TCP");
-	ASSERT_TRUE(give_number(self->fd[0], 1, 0));
-	ASSERT_EQ(0, mapping_open(&m, self->fd[1]));
-	l5_store(&m.own->rx_pos, l5_load(&m.own->rx_head) + 16);
-	l5_store(&m.own->rx_head, l5_load(&m.own->rx_head) + 16);
-	close(self->fd[0]);
-	self->fd[0] = -1;
-	EXPECT_EQ(-1, take(self->fd[1], b, sizeof(b), &got, 0));
-	EXPECT_EQ(EPROTO, errno);
-	EXPECT_EQ(-1, got);
-	mapping_close(&m);
-}
-
-/*
- * A peer takes back a record, or makes it empty, whose descriptor is under way:
- * a reader does not look for it for ever.
- */
-TEST_F_TIMEOUT(limit_files_mapped, taken_back, 60)
-{
-	const __u64 word[] = {
-		0, (__u64)L5_REC_VALID << 32 | L5_REC_FILES,
-	};
-	struct mapping m;
-	char b[64];
-	size_t i;
-	int got;
-
-	if (!strchr(variant->at, 'a'))
-		SKIP(return, "no descriptors over TCP");
-	for (i = 0; i < ARRAY_SIZE(word); i++) {
-		ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
-		ASSERT_TRUE(give_number(self->fd[0], 1, 0));
-		l5_store(mapping_slot(&m, l5_load(&m.own->tx_tail) - 16),
-			 word[i]);
-		EXPECT_EQ(-1, take(self->fd[1], b, sizeof(b), &got,
-				   MSG_DONTWAIT));
-		shutdown(self->fd[0], SHUT_WR);
-		EXPECT_EQ(-1, take(self->fd[1], b, sizeof(b), &got, 0));
-		EXPECT_EQ(EPROTO, errno);
-		EXPECT_EQ(-1, got);
-		mapping_close(&m);
-		ASSERT_TRUE(map_again(variant->at, self->fd));
-	}
-}
-
-/* A receive that fails leaves its caller no descriptors. */
-TEST_F(limit_files_mapped, nothing_installed)
-{
-	const __u64 files = (__u64)L5_REC_VALID << 32 | L5_REC_FILES | 4;
-	const __u64 bare = (__u64)L5_REC_VALID << 32 | 4;
-	int got, before, after, round;
-	struct mapping m;
-	uint32_t text;
-	uint64_t at;
-
-	if (!strchr(variant->at, 'a'))
-		SKIP(return, "no descriptors over TCP");
-	for (round = 0; round < 3; round++) {
-		ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
-		at = l5_load(&m.own->tx_tail);
-		ASSERT_TRUE(give_number(self->fd[0], 1, 0));
-		ASSERT_EQ(4, mapping_put(&m, "next", 4));
-		l5_store(mapping_slot(&m, at), bare);
-		l5_store(mapping_slot(&m, at + 16), files);
-		before = dup(0);
-		close(before);
-		ASSERT_EQ(4, take(self->fd[1], &text, 4, &got, 0));
-		ASSERT_EQ(-1, got);
-		EXPECT_EQ(-1, take(self->fd[1], &text, 4, &got, 0));
-		EXPECT_EQ(EPROTO, errno);
-		after = dup(0);
-		close(after);
-		EXPECT_EQ(before, after);
-		mapping_close(&m);
-		ASSERT_TRUE(map_again(variant->at, self->fd));
-	}
-}
-
-/*
- * What credentials or descriptors come with is not for a sharer to write over,
- * whatever it has mapped, and when: neither in the ring, nor by a cursor.
- */
-TEST_F(limit_files_mapped, vouched_for)
-{
-	int one = 1, got, round;
-	struct mapping m;
-	uint64_t at;
-	char b[16];
-
-	if (!strchr(variant->at, 'a'))
-		SKIP(return, "no descriptors over TCP");
-	for (round = 0; round < 4; round++) {
-		ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
-		if (round & 1) {
-			ASSERT_EQ(0, setsockopt(self->fd[1], SOL_SOCKET,
-						SO_PASSCRED, &one,
-						sizeof(one)));
-			EXPECT_TRUE(l5_load(&m.state->flags) & L5_MAP_TX_ASK);
-		}
-		at = l5_load(&m.own->tx_tail);
-		got = numbered(7);
-		ASSERT_EQ(4, give(self->fd[0], "true", 4, &got, 1, 0));
-		close(got);
-		memcpy(mapping_slot(&m, at) + 1, "lies", 4);
-		/* one more at its place, of a sharer's that says so */
-		if (round & 2) {
-			l5_store(&m.own->tx_tail, at);
-			send(self->fd[0], "lies", 4, MSG_DONTWAIT);
-		}
-		if (take(self->fd[1], b, sizeof(b), &got, 0) > 0) {
-			/* without what rides with the other, or that */
-			EXPECT_EQ(0, memcmp(b, got < 0 ? "lies" : "true", 4));
-			EXPECT_TRUE(round & 2 || got >= 0);
-		} else {
-			EXPECT_EQ(EPROTO, errno);
-			EXPECT_TRUE(round & 2);
-		}
-		if (got >= 0)
-			EXPECT_EQ(7, number_of(got));
-		mapping_close(&m);
-		ASSERT_TRUE(map_again(variant->at, self->fd));
-	}
-}
-
-/* A program that does not say that it will ask for them maps no such ring. */
-TEST_F(limit_files_mapped, feature)
-{
-	struct l5_map_info info = { .size = sizeof(info) };
-	bool un = strchr(variant->at, 'a');
-	int ret = ioctl(self->fd[0], L5_IOC_MAP_INFO, &info);
-
-	EXPECT_EQ(un ? -1 : 0, ret);
-	if (un)
-		EXPECT_EQ(EPROTONOSUPPORT, errno);
-	EXPECT_EQ(un ? L5_REC_FILES : 0, info.features);
-	info = (struct l5_map_info){ .size = sizeof(info),
-				     .features = ~0ull };
-	EXPECT_EQ(0, ioctl(self->fd[0], L5_IOC_MAP_INFO, &info));
-	EXPECT_EQ(un ? L5_REC_FILES : 0, info.features);
-}
-
-/* Mapped readers and writers at both ends, beside system calls that pass */
-TEST_F_TIMEOUT(limit_files_mapped, mixed, 300)
-{
-	const uint32_t all = 4000;
-	struct mapping w, r;
-	uint32_t i, text;
-	pid_t pid;
-	int got;
-
-	if (!strchr(variant->at, 'a'))
-		SKIP(return, "no descriptors over TCP");
-	pid = fork();
-	ASSERT_LE(0, pid);
-	if (!pid) {
-		if (mapping_open(&w, self->fd[0]))
-			_exit(1);
-		for (i = 0; i < all; i++) {
-			if (i % 5 == 0 ?
-			    !give_number(self->fd[0], i, 0) :
-			    mapping_send(&w, &i, 4, 0) != 4)
-				_exit(2);
-		}
-		_exit(0);
-	}
-	ASSERT_EQ(0, mapping_open(&r, self->fd[1]));
-	for (i = 0; i < all; i++) {
-		/* by the ring, which has none; then by the kernel */
-		if (i % 5 == 0) {
-			while (end_poll(self->fd[1], POLLIN) == 0)
-				;
-			ASSERT_EQ(0, mapping_get(&r, &text, 4));
-			ASSERT_EQ(4, take(self->fd[1], &text, 4, &got, 0));
-			ASSERT_EQ(i, number_of(got));
-		} else {
-			ASSERT_EQ(4, mapping_recv(&r, &text, 4, 0));
-		}
-		ASSERT_EQ(i, text);
-	}
-	EXPECT_LT(100, r.gets);
-	EXPECT_EQ(0, l5_reap(pid));
-	mapping_close(&r);
 }
 
 TEST_HARNESS_MAIN

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Descriptors that can be told from each other, sent and received. */
+#ifndef GIVEN_H
+#define GIVEN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* A pipe with a number in it, and the number of one, which is closed. */
+int given_make(uint32_t n);
+uint32_t given_read(int fd);
+
+/* Some descriptors with bytes: how sendmsg() ended. */
+ssize_t fds_give(int via, const void *text, size_t len, const int *fds,
+		 int n, int flags);
+
+/* A descriptor with a number as its text, and the same number in it. */
+bool given_number(int via, uint32_t n, int flags);
+
+/* Bytes and at most one descriptor, -1 if none came. */
+ssize_t fds_take(int from, void *text, size_t len, int *fd, int flags);
+
+#endif /* GIVEN_H */
