@@ -162,13 +162,12 @@ void l5_ring_violation(struct l5_sock *l5)
 	sk_error_report(&l5->sk);
 }
 
-/* Publish a record. Return: 0. */
-static int l5_ring_put_published(struct l5_end *own, u32 len, u32 flags)
+/* Count a record, and publish it. */
+static void l5_ring_put_published(struct l5_end *own, u32 len, u32 flags)
 {
 	own->tx_bytes += len;
 	l5_store(&own->ctrl->tx_bytes, l5_load(&own->ctrl->tx_bytes) + len);
 	l5_ring_publish(own, len, flags);
-	return 0;
 }
 
 /*
@@ -207,7 +206,8 @@ static int l5_ring_put(struct l5_end *own, struct iov_iter *from, u32 len)
 		/* the peer has closed: there is no place for the rest */
 		iov_iter_advance(from, len - n);
 	}
-	return l5_ring_put_published(own, len, 0);
+	l5_ring_put_published(own, len, 0);
+	return 0;
 }
 
 /**
@@ -551,7 +551,8 @@ static ssize_t l5_ring_take(struct l5_sock *l5, struct msghdr *msg, size_t len,
 					    c->head + L5_HDR + c->off + n);
 			break;
 		}
-		if (l5_ring_spoilt(own)) {
+		/* what the bootstrap carries is true, and given already */
+		if (!c->files && l5_ring_spoilt(own)) {
 			if (!discard)
 				iov_iter_revert(to, n);
 			err = -ECONNRESET;
@@ -637,7 +638,8 @@ static ssize_t l5_ring_take_whole(struct l5_sock *l5, struct msghdr *msg,
 		iov_iter_revert(to, n);
 		return l5_ring_short(ring, c->head + L5_HDR + n);
 	}
-	if (l5_ring_spoilt(own)) {
+	/* what the bootstrap carries is true, and given already */
+	if (!c->files && l5_ring_spoilt(own)) {
 		iov_iter_revert(to, n);
 		return -ECONNRESET;
 	}
@@ -750,7 +752,7 @@ static ssize_t l5_ring_look(struct l5_sock *l5, struct msghdr *msg,
 			return done ?: l5_ring_short(ring, walk.head + L5_HDR +
 							   walk.off + n);
 		}
-		if (l5_ring_spoilt(own)) {
+		if (!walk.files && l5_ring_spoilt(own)) {
 			if (!discard)
 				iov_iter_revert(to, n);
 			return done ?: -ECONNRESET;
