@@ -91,6 +91,8 @@ int end_socket(enum end_kind kind, int family)
 
 	if (kind == END_TCP)
 		fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	else if (kind == END_INET && family != AF_UNIX)
+		fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_L5);
 	else
 		fd = socket(l5_family(), SOCK_STREAM | SOCK_CLOEXEC, proto);
 	return fd < 0 ? -errno : fd;

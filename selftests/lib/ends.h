@@ -15,7 +15,8 @@
 #include "l5test.h"
 #include "pass.h"
 
-enum end_kind { END_TCP, END_L5 };
+/* END_INET is AF_L5 by its protocol of AF_INET and AF_INET6. */
+enum end_kind { END_TCP, END_L5, END_INET };
 
 /* An address of any of the three families, and its length. */
 struct addr {
