@@ -63,7 +63,7 @@
 	X(FLOOD, "flood", 12)	/* -, m; records, length, 1: from the tail */ \
 	X(LOOK, "look", 8)	/* -, m: reads it */			\
 	X(SCRIBBLE, "scribble", 8) /* -; -, -, seed: a thread that pokes */ \
-	X(HAMMER, "hammer", 20)	/* -, m; where, what, word: one word */	\
+	X(HAMMER, "hammer", 30)	/* -, m; where, what, word: one word */	\
 	X(SPAWN, "spawn", 16)	/* -; lane, FZ_SPAWN_* */		\
 	X(KILL, "kill", 4)	/* -; lane */				\
 	X(NETNS, "netns", 2)	/* -; which */				\

@@ -479,7 +479,7 @@ static void gen_hammer(struct model *m, struct fz_call *c)
 		c->b = FZ_WORD_LOCK_KERNEL + pick(m, 4);
 	}
 	m->last = m->mapped_of[c->t % FZ_MAPS];
-	m->fights = 6;
+	m->fights = 10;
 }
 
 static void gen_flood(struct model *m, struct fz_call *c)
@@ -490,6 +490,9 @@ static void gen_flood(struct model *m, struct fz_call *c)
 	/* a stranger to the ring, or records that follow the last one */
 	c->v = once(m, 2);
 	scribbled(m, c->t);
+	/* a call on the socket has the kernel look at them */
+	m->last = m->mapped_of[c->t % FZ_MAPS];
+	m->fights = 3;
 }
 
 static void gen_look(struct model *m, struct fz_call *c)
