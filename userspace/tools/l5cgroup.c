@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * l5run --cgroup: the TCP sockets of a cgroup are of AF_L5, by a BPF program
+ * that chooses their protocol. l5run starts this program, which has libbpf
+ * inside. See l5run(1).
+ */
+#define _GNU_SOURCE
+#include <argp.h>
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../lib/l5_family.h"
+#include "exits.h"
+#include "upgrade.skel.h"
+
+/* What has to be there for a kernel to let a BPF program choose. */
+#define CHOOSES		"update_socket_protocol"
+
+struct settings {
+	bool inet, inet6;
+	bool verbose;
+	const char *cgroup;
+	char **program;
+};
+
+static const struct argp_option options[] = {
+	{ "only", 'o', "FAMILY", 0, "inet or inet6 alone", 0 },
+	{ "verbose", 'v', NULL, 0, "say when it begins, and what came of it",
+	  0 },
+	{ 0 }
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct settings *s = state->input;
+
+	switch (key) {
+	case 'o':
+		s->inet = !strcmp(arg, "inet");
+		s->inet6 = !strcmp(arg, "inet6");
+		if (!s->inet && !s->inet6)
+			argp_error(state, "--only: no sockets called '%s'",
+				   arg);
+		return 0;
+	case 'v':
+		s->verbose = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (!s->cgroup) {
+			s->cgroup = arg;
+			return 0;
+		}
+		s->program = &state->argv[state->next - 1];
+		state->next = state->argc;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "which cgroup?");
+		return 0;	/* not reached */
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "CGROUP [PROGRAM [ARGS...]]",
+	.doc = "Have the TCP sockets of a cgroup be AF_L5's, until a signal or the end of PROGRAM.",
+};
+
+/* A number of the module's; -1 without it. */
+static int parameter(const char *path)
+{
+	char text[16];
+	ssize_t n;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -1;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (n <= 0)
+		return -1;
+	text[n] = '\0';
+	return *text == 'Y' ? 1 : *text == 'N' ? 0 : atoi(text);
+}
+
+/*
+ * A socket as those of the cgroup will be. It stays: a module that is in use
+ * cannot be removed, and without it there would be no sockets at all.
+ */
+static int door(const struct settings *s, int protocol)
+{
+	int transport, fd;
+	socklen_t len = sizeof(transport);
+
+	if (protocol <= 0)
+		errx(EXIT_SELF, "%s: no number: the module is not loaded, or has no protocol",
+		     L5_PROTOCOL_PATH);
+	if (parameter(L5_INET_PATH) != 1)
+		errx(EXIT_SELF, "%s is not set: the administrator has to write 1 to it",
+		     L5_INET_PATH);
+	fd = socket(s->inet ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC,
+		    protocol);
+	if (fd < 0)
+		err(EXIT_SELF, "a socket of protocol %d", protocol);
+	if (getsockopt(fd, SOL_L5, L5_TRANSPORT, &transport, &len))
+		errx(EXIT_SELF, "protocol %d is not AF_L5's", protocol);
+	return fd;
+}
+
+static int cgroup_open(const char *path)
+{
+	struct statfs fs;
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		err(EXIT_SELF, "%s", path);
+	if (fstatfs(fd, &fs))
+		err(EXIT_SELF, "%s", path);
+	if (fs.f_type != CGROUP2_SUPER_MAGIC)
+		errx(EXIT_SELF, "%s is no directory of cgroup2", path);
+	return fd;
+}
+
+static void kernel_chooses(void)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	bool can;
+
+	if (!btf)
+		errx(EXIT_SELF, "this kernel says nothing of its types (CONFIG_DEBUG_INFO_BTF)");
+	can = btf__find_by_name_kind(btf, CHOOSES, BTF_KIND_FUNC) > 0;
+	btf__free(btf);
+	if (!can)
+		errx(EXIT_SELF, "this kernel lets nobody choose the protocol for others (Linux 6.6 and later do)");
+}
+
+/* Errors are told by us, in a line. */
+static int quiet(enum libbpf_print_level level, const char *format,
+		 va_list args)
+{
+	(void)level;
+	(void)format;
+	(void)args;
+	return 0;
+}
+
+static struct upgrade_bpf *attach(const struct settings *s, int protocol,
+				  int cgroup)
+{
+	struct upgrade_bpf *bpf;
+	__u32 first = 0;
+	int error;
+
+	libbpf_set_print(quiet);
+	bpf = upgrade_bpf__open();
+	if (!bpf)
+		err(EXIT_SELF, "the BPF program");
+	bpf->rodata->l5_protocol = protocol;
+	bpf->rodata->l5_inet = s->inet;
+	bpf->rodata->l5_inet6 = s->inet6;
+	error = upgrade_bpf__load(bpf);
+	if (!error)
+		error = bpf_map_update_elem(bpf_map__fd(bpf->maps.l5_cgroup),
+					    &first, &cgroup, BPF_ANY);
+	if (!error)
+		error = upgrade_bpf__attach(bpf);
+	if (error) {
+		errno = -error;
+		err(EXIT_SELF, "the BPF program");
+	}
+	return bpf;
+}
+
+/* Of the signals that end us, and of a child's end: blocked, and waited for. */
+static void signals(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGQUIT);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGHUP);
+	sigaddset(set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, set, NULL);
+}
+
+static pid_t start(const struct settings *s, int cgroup,
+		   const sigset_t *before)
+{
+	pid_t pid = fork();
+	int fd;
+
+	if (pid < 0)
+		err(EXIT_SELF, "fork");
+	if (pid)
+		return pid;
+	fd = openat(cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "0", 1) != 1)
+		err(EXIT_SELF, "%s/cgroup.procs", s->cgroup);
+	close(fd);
+	sigprocmask(SIG_SETMASK, before, NULL);
+	execvp(s->program[0], s->program);
+	warn("%s", s->program[0]);
+	_exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
+}
+
+/* What is to be our status once a signal or the program has ended it all. */
+static int wait_for_end(pid_t pid, const sigset_t *set)
+{
+	siginfo_t info;
+	int status;
+
+	for (;;) {
+		if (sigwaitinfo(set, &info) < 0)
+			continue;
+		if (info.si_signo != SIGCHLD) {
+			if (pid < 0)
+				return 0;
+			/* a terminal has told the program by itself */
+			if (info.si_code != SI_KERNEL)
+				kill(pid, info.si_signo);
+			continue;
+		}
+		if (pid < 0 || waitpid(pid, &status, WNOHANG) != pid)
+			continue;
+		return WIFEXITED(status) ? WEXITSTATUS(status) :
+					   128 + WTERMSIG(status);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct settings s = { .inet = true, .inet6 = true };
+	int protocol, socket, cgroup, status;
+	struct upgrade_bpf *bpf;
+	sigset_t set, before;
+	pid_t pid = -1;
+
+	argp_err_exit_status = EXIT_SELF;
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &s);
+	if (l5_family_labels())
+		errx(EXIT_SELF, "SELinux takes such sockets for raw ones: not here");
+	cgroup = cgroup_open(s.cgroup);
+	kernel_chooses();
+	protocol = parameter(L5_PROTOCOL_PATH);
+	socket = door(&s, protocol);
+	sigprocmask(SIG_BLOCK, NULL, &before);
+	signals(&set);
+	bpf = attach(&s, protocol, cgroup);
+	if (s.verbose)
+		warnx("%s: TCP sockets are of AF_L5 from now on", s.cgroup);
+	if (s.program)
+		pid = start(&s, cgroup, &before);
+	status = wait_for_end(pid, &set);
+	if (s.verbose)
+		warnx("%s: %llu sockets were of AF_L5", s.cgroup,
+		      (unsigned long long)bpf->bss->l5_upgraded);
+	upgrade_bpf__destroy(bpf);
+	close(socket);
+	return status;
+}
