@@ -4,7 +4,8 @@
 # Do the ring tests notice when the ring is wrong? Each mutant is a copy of
 # uapi/l5_ring.h with one thing taken out; the tests are built against it and
 # have to fail, for the reason that belongs to the mutant. With L5_TEST only
-# the one whose line in the output is called so.
+# the one whose line in the output is called so. With --apply: is there still
+# what each takes out?
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -36,7 +37,7 @@ all_mutants() {
 	load_tail_not_checked@lock@plain@garbage_sending@s/if (p->tail - head > p->size || /if (/
 	load_tail_alignment@lock@plain@garbage_sending@/^static inline int l5_prod_load/,/^}/s/if (p->tail & (L5_HDR - 1))/if (0)/
 	load_off_not_checked@lock@plain@garbage_taking@s/return off > c->size || /return /
-	off_not_checked@lock@plain@garbage_taking@s/ || (c->off \&\& c->off >= (__u32)bare))/)/
+	off_not_checked@lock@plain@garbage_taking@s/ || (c->off \&\& c->off >= (__u32)hdr))/)/
 	mend_wrong_record@lock@plain@garbage_taking@s/c->off != l5_rec_size((__u32)hdr))/!hdr)/
 	death_not_told@lock@plain@words@s/old & L5_LOCK_DIED ? 2 : 1/1/
 	waiters_forgotten@lock@plain@words@s/id | (old & L5_LOCK_WAITERS)/id/
@@ -48,7 +49,7 @@ all_mutants() {
 	length_not_checked@hostile@plain@hostile@s/(__u32)hdr <= l5_rec_max(size)/1/
 	length_limit_off_by_one@record@plain@peek@s/(__u32)hdr <= l5_rec_max(size)/(__u32)hdr <= l5_rec_max(size) + 1/
 	flags_not_checked@record@plain@peek@s/return hdr >> 32 == L5_REC_VALID/return 1/
-	header_read_twice@hostile@plain@hostile@s/c->len = (__u32)bare;/c->len = (__u32)l5_load((volatile __u64 *)slot);/
+	header_read_twice@hostile@plain@hostile@s/c->len = (__u32)hdr;/c->len = (__u32)l5_load((volatile __u64 *)slot);/
 	T
 }
 
@@ -59,6 +60,17 @@ unset L5_TEST
 mutants() {
 	all_mutants | grep "^${only#mutants.}${only:+@}"
 }
+
+if [ "${1-}" = --apply ]; then
+	status=0
+	while IFS=@ read -r name prog kind test edit; do
+		if sed "$edit" "$header" | cmp -s - "$header"; then
+			echo "ring/mutants.sh: $name takes nothing out"
+			status=1
+		fi
+	done < <(all_mutants)
+	exit $status
+fi
 
 # The windows of E and F are a few cycles wide and need two processors; one in
 # some thousand meetings of two threads shows them; a run makes up to a million.
