@@ -38,22 +38,7 @@ static int marked(char mark)
 /* Bytes with the first @n of some[], of which there are @nsome. */
 static ssize_t give(int fd, const char *text, size_t len, int n, int flags)
 {
-	static union {
-		char b[CMSG_SPACE((MOST + 2) * sizeof(int))];
-		struct cmsghdr align;
-	} u;
-	struct iovec v = { (void *)text, len };
-	struct msghdr m = {
-		.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.b,
-		.msg_controllen = CMSG_SPACE(n * sizeof(int)),
-	};
-	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-
-	h->cmsg_level = SOL_SOCKET;
-	h->cmsg_type = SCM_RIGHTS;
-	h->cmsg_len = CMSG_LEN(n * sizeof(int));
-	memcpy(CMSG_DATA(h), some, n * sizeof(int));
-	return sendmsg(fd, &m, flags | MSG_NOSIGNAL);
+	return end_give(fd, text, len, some, n, flags);
 }
 
 static void make(char mark, int n)

@@ -11,10 +11,6 @@
 int given_make(uint32_t n);
 uint32_t given_read(int fd);
 
-/* Some descriptors with bytes: how sendmsg() ended. */
-ssize_t fds_give(int via, const void *text, size_t len, const int *fds,
-		 int n, int flags);
-
 /* A descriptor with a number as its text, and the same number in it. */
 bool given_number(int via, uint32_t n, int flags);
 

@@ -109,18 +109,18 @@ TEST_F(limit_files, refused)
 	for (i = 0; i < n; i++) {
 		ASSERT_LE(0, bad[i]);
 		fds[1] = bad[i];
-		EXPECT_EQ(-1, fds_give(self->fd[0], "x", 1, &bad[i], 1, 0));
+		EXPECT_EQ(-1, end_give(self->fd[0], "x", 1, &bad[i], 1, 0));
 		EXPECT_EQ(EOPNOTSUPP, errno) {
 			TH_LOG("%d", i);
 		}
-		EXPECT_EQ(-1, fds_give(self->fd[0], "x", 1, fds, 2, 0));
+		EXPECT_EQ(-1, end_give(self->fd[0], "x", 1, fds, 2, 0));
 		EXPECT_EQ(EOPNOTSUPP, errno);
 		EXPECT_EQ(-1, recv(self->fd[1], b, sizeof(b), MSG_DONTWAIT));
 		EXPECT_EQ(EAGAIN, errno);
 	}
 	/* the kernel's own answer, also over AF_UNIX */
 	if (!io_uring_queue_init(2, &ring, 0)) {
-		EXPECT_EQ(-1, fds_give(self->fd[0], "x", 1, &ring.ring_fd, 1,
+		EXPECT_EQ(-1, end_give(self->fd[0], "x", 1, &ring.ring_fd, 1,
 				       0));
 		EXPECT_EQ(EINVAL, errno);
 		io_uring_queue_exit(&ring);
@@ -130,7 +130,7 @@ TEST_F(limit_files, refused)
 	fds[1] = end_listen(END_L5, &at5);
 	ASSERT_LE(0, fds[0]);
 	ASSERT_LE(0, fds[1]);
-	EXPECT_EQ(1, fds_give(self->fd[0], "x", 1, fds, 2, 0));
+	EXPECT_EQ(1, end_give(self->fd[0], "x", 1, fds, 2, 0));
 	close(fds[0]);
 	close(fds[1]);
 	for (i = 0; i < n; i++)
@@ -150,7 +150,7 @@ TEST_F(limit_files, kinds)
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, ftruncate(fd, 4096));
 	ASSERT_EQ(0, fcntl(fd, F_ADD_SEALS, seals));
-	ASSERT_EQ(4, fds_give(self->fd[0], "memo", 4, &fd, 1, 0));
+	ASSERT_EQ(4, end_give(self->fd[0], "memo", 4, &fd, 1, 0));
 	ASSERT_EQ(4, fds_take(self->fd[1], b, sizeof(b), &got, 0));
 	EXPECT_EQ(seals, fcntl(got, F_GET_SEALS));
 	EXPECT_EQ(0, syscall(SYS_kcmp, getpid(), getpid(), 0, fd, got));
@@ -159,7 +159,7 @@ TEST_F(limit_files, kinds)
 
 	fd = open("/", O_PATH);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(4, fds_give(self->fd[0], "path", 4, &fd, 1, 0));
+	ASSERT_EQ(4, end_give(self->fd[0], "path", 4, &fd, 1, 0));
 	ASSERT_EQ(4, fds_take(self->fd[1], b, sizeof(b), &got, 0));
 	EXPECT_EQ(O_PATH, fcntl(got, F_GETFL) & O_PATH);
 	close(got);
@@ -167,7 +167,7 @@ TEST_F(limit_files, kinds)
 
 	fd = epoll_create1(0);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(4, fds_give(self->fd[0], "epol", 4, &fd, 1, 0));
+	ASSERT_EQ(4, end_give(self->fd[0], "epol", 4, &fd, 1, 0));
 	ASSERT_EQ(4, fds_take(self->fd[1], b, sizeof(b), &got, 0));
 	EXPECT_LE(0, got);
 	close(got);
@@ -175,7 +175,7 @@ TEST_F(limit_files, kinds)
 
 	fd = syscall(SYS_pidfd_open, getpid(), 0);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(4, fds_give(self->fd[0], "pidf", 4, &fd, 1, 0));
+	ASSERT_EQ(4, end_give(self->fd[0], "pidf", 4, &fd, 1, 0));
 	ASSERT_EQ(4, fds_take(self->fd[1], b, sizeof(b), &got, 0));
 	EXPECT_LE(0, got);
 	close(got);
@@ -402,7 +402,7 @@ static void *gives_until_end(void *arg)
 	ssize_t n;
 
 	do {
-		n = fds_give(b->fd, "x", 1, &fd, 1, 0);
+		n = end_give(b->fd, "x", 1, &fd, 1, 0);
 		if (n == 1)
 			n = send(b->fd, much, 300, MSG_NOSIGNAL);
 	} while (n > 0);
@@ -448,7 +448,7 @@ TEST_F(limit_files, revoked)
 
 	ASSERT_NE(NULL, f);
 	ASSERT_EQ(0, pipe(p));
-	ASSERT_EQ(1, fds_give(self->fd[0], "x", 1, &p[0], 1, 0));
+	ASSERT_EQ(1, end_give(self->fd[0], "x", 1, &p[0], 1, 0));
 	close(p[0]);
 	EXPECT_EQ(1, write(p[1], "w", 1));
 	EXPECT_LE(0, fputs("all\n", f));
@@ -512,7 +512,7 @@ static void *sends_late(void *arg)
 {
 	struct late *l = arg;
 
-	l->ret = fds_give(l->via, "x", 1, &l->fd, 1, 0);
+	l->ret = end_give(l->via, "x", 1, &l->fd, 1, 0);
 	l->err = errno;
 	return NULL;
 }

@@ -195,7 +195,7 @@ TEST_F(map_files, vouched_for)
 		}
 		at = l5_load(&m.own->tx_tail);
 		got = given_make(7);
-		ASSERT_EQ(4, fds_give(self->fd[0], "true", 4, &got, 1, 0));
+		ASSERT_EQ(4, end_give(self->fd[0], "true", 4, &got, 1, 0));
 		close(got);
 		memcpy(mapping_slot(&m, at) + 1, "lies", 4);
 		/* one more at its place, of a sharer's that says so */
