@@ -89,7 +89,7 @@ extern const char *const fz_op_name[FZ_OP_COUNT];
 extern const unsigned int fz_op_weight[FZ_OP_COUNT];
 
 /* What a socket is made as */
-enum fz_kind { FZ_KIND_L5, FZ_KIND_PLAIN, FZ_KIND_ODD };
+enum fz_kind { FZ_KIND_L5, FZ_KIND_PLAIN, FZ_KIND_ODD, FZ_KIND_INET };
 
 #define FZ_PAIR_PLAIN_CLIENT	0x1
 #define FZ_PAIR_PLAIN_SERVER	0x2

@@ -31,7 +31,7 @@ static void gen_socket(struct model *m, struct fz_call *c)
 	if (once(m, 40))
 		c->b = pick(m, 12);
 	c->v = once(m, 8) ? FZ_KIND_PLAIN : once(m, 60) ? FZ_KIND_ODD :
-			    FZ_KIND_L5;
+	       once(m, 4) ? FZ_KIND_INET : FZ_KIND_L5;
 	put(m, c->t, HAS_IDLE, c->a % 3);
 }
 
