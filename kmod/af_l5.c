@@ -228,6 +228,8 @@ static int __init l5_init(void)
 	/* an index of the kernel, which checks its upper bound only */
 	if (l5_family <= AF_UNSPEC || l5_family >= AF_MAX)
 		return -EINVAL;
+	if (!l5_protosw_valid())
+		return -EINVAL;
 
 	l5_wq = alloc_workqueue("l5", WQ_UNBOUND, 0);
 	if (!l5_wq)
@@ -261,15 +263,12 @@ static int __init l5_init(void)
 		       err);
 		goto err_transport;
 	}
-	err = l5_protosw_init(&l5_ops);
-	if (err)
-		goto err_family;
+	/* a program may have sockets by now, so nothing fails any more */
+	l5_protosw_init(&l5_ops);
 	pr_info("af_l5: family %d, ABI version %d, which is not stable yet\n",
 		l5_family, L5_MAP_VERSION);
 	return 0;
 
-err_family:
-	sock_unregister(l5_family);
 err_transport:
 	l5_transport_exit();
 err_unix:

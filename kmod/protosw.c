@@ -24,7 +24,7 @@
 
 static int l5_protocol = IPPROTO_L5;
 module_param_named(protocol, l5_protocol, int, 0444);
-MODULE_PARM_DESC(protocol, "protocol number of AF_INET and AF_INET6 to register, 0: none");
+MODULE_PARM_DESC(protocol, "protocol number of AF_INET and AF_INET6 to register (257 to 261), 0: none");
 
 static bool l5_inet;
 module_param_named(inet, l5_inet, bool, 0644);
@@ -43,10 +43,11 @@ static int l5_protosw_create(struct sock *sk)
 	memset((u8 *)sk + sizeof(*sk), 0, sizeof(*l5) - sizeof(*sk));
 	sk->sk_ipv6only = 0;
 	l5_sock_setup(sk);
-	if (!READ_ONCE(l5_inet) || READ_ONCE(l5_refuse))
+	/* code of the kernel that asks by a protocol knows what it gets */
+	if (!READ_ONCE(l5_inet) || READ_ONCE(l5_refuse) || sk->sk_kern_sock)
 		return -EPROTONOSUPPORT;
-	l5->cgroup_told = !sk->sk_kern_sock;
-	return l5_sock_begin(l5, bops, sk->sk_kern_sock);
+	l5->cgroup_told = true;
+	return l5_sock_begin(l5, bops, 0);
 }
 
 /* It could not be made, or a BPF program of its cgroup has refused it. */
@@ -82,27 +83,45 @@ static struct inet_protosw l5_protosw4 = {
 	.prot	= &l5_proto,
 };
 
+/* Numbers that the kernel has for others, whose code would find our sockets. */
+#define L5_PROTOCOL_SMC		256
+
+/**
+ * l5_protosw_valid() - may the number that was asked for be registered?
+ *
+ * Context: the module begins.
+ */
+bool l5_protosw_valid(void)
+{
+	return !l5_protocol ||
+	       (l5_protocol > IPPROTO_RAW && l5_protocol < IPPROTO_MAX &&
+		l5_protocol != L5_PROTOCOL_SMC && l5_protocol != IPPROTO_MPTCP);
+}
+
 #if IS_ENABLED(CONFIG_IPV6)
 static struct inet_protosw l5_protosw6 = {
 	.type	= SOCK_STREAM,
 	.prot	= &l5_proto,
 };
 
-static int l5_protosw6_init(const struct proto_ops *ops)
+static bool l5_protosw6_there;
+
+static void l5_protosw6_init(const struct proto_ops *ops)
 {
 	l5_protosw6.protocol = l5_protocol;
 	l5_protosw6.ops = ops;
-	return inet6_register_protosw(&l5_protosw6);
+	/* fails for numbers that are the kernel's own alone */
+	l5_protosw6_there = !inet6_register_protosw(&l5_protosw6);
 }
 
 static void l5_protosw6_exit(void)
 {
-	inet6_unregister_protosw(&l5_protosw6);
+	if (l5_protosw6_there)
+		inet6_unregister_protosw(&l5_protosw6);
 }
 #else
-static int l5_protosw6_init(const struct proto_ops *ops)
+static void l5_protosw6_init(const struct proto_ops *ops)
 {
-	return 0;
 }
 
 static void l5_protosw6_exit(void)
@@ -114,28 +133,22 @@ static void l5_protosw6_exit(void)
  * l5_protosw_init() - register the protocol
  * @ops: what its sockets do
  *
+ * Programs may have sockets as soon as it is called, so the module must not
+ * fail to begin any more.
+ *
  * Context: the module begins, and can make sockets; l5_proto is registered.
- * Return: 0 or -errno.
  */
-int l5_protosw_init(const struct proto_ops *ops)
+void l5_protosw_init(const struct proto_ops *ops)
 {
-	int err;
-
 	if (!l5_protocol)
-		return 0;
-	/* the kernel itself makes sockets of no other */
-	if (l5_protocol <= IPPROTO_RAW || l5_protocol >= IPPROTO_MAX)
-		return -EINVAL;
+		return;
 	l5_proto.init = l5_protosw_create;
 	l5_proto.destroy = l5_protosw_destroy;
 	l5_proto.unhash = l5_protosw_unhash;
-	err = l5_protosw6_init(ops);
-	if (err)
-		return err;
+	l5_protosw6_init(ops);
 	l5_protosw4.protocol = l5_protocol;
 	l5_protosw4.ops = ops;
 	inet_register_protosw(&l5_protosw4);
-	return 0;
 }
 
 /**

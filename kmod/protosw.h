@@ -6,7 +6,8 @@
 #include "l5.h"
 
 void l5_protosw_release(struct sock *sk);
-int l5_protosw_init(const struct proto_ops *ops);
+bool l5_protosw_valid(void);
+void l5_protosw_init(const struct proto_ops *ops);
 void l5_protosw_exit(void);
 
 #endif /* L5_PROTOSW_H */
