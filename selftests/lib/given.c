@@ -45,6 +45,50 @@ bool given_number(int via, uint32_t n, int flags)
 	return ok;
 }
 
+ssize_t creds_give(int via, const void *text, size_t len, int flags)
+{
+	union {
+		char b[CMSG_SPACE(sizeof(struct ucred))];
+		struct cmsghdr align;
+	} u = { 0 };
+	struct ucred cred = { getpid(), getuid(), getgid() };
+	struct iovec v = { (void *)text, len };
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1,
+		.msg_control = u.b, .msg_controllen = sizeof(u.b),
+	};
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_CREDENTIALS;
+	h->cmsg_len = CMSG_LEN(sizeof(cred));
+	memcpy(CMSG_DATA(h), &cred, sizeof(cred));
+	return sendmsg(via, &m, flags | MSG_NOSIGNAL);
+}
+
+ssize_t creds_take(int from, void *text, size_t len, pid_t *pid, int flags)
+{
+	union {
+		char b[CMSG_SPACE(sizeof(struct ucred))];
+		struct cmsghdr align;
+	} u = { 0 };
+	struct iovec v = { text, len };
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1,
+		.msg_control = u.b, .msg_controllen = sizeof(u.b),
+	};
+	ssize_t n = recvmsg(from, &m, flags);
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+	struct ucred cred;
+
+	*pid = 0;
+	if (n >= 0 && h && h->cmsg_type == SCM_CREDENTIALS) {
+		memcpy(&cred, CMSG_DATA(h), sizeof(cred));
+		*pid = cred.pid;
+	}
+	return n;
+}
+
 /* Bytes and at most one descriptor, -1 if none came. */
 ssize_t fds_take(int from, void *text, size_t len, int *fd, int flags)
 {

@@ -14,6 +14,12 @@ uint32_t given_read(int fd);
 /* A descriptor with a number as its text, and the same number in it. */
 bool given_number(int via, uint32_t n, int flags);
 
+/* Bytes whose sender states who it is. */
+ssize_t creds_give(int via, const void *text, size_t len, int flags);
+
+/* The process that is said to have sent bytes, which come too; 0: nobody. */
+ssize_t creds_take(int from, void *text, size_t len, pid_t *pid, int flags);
+
 /* Bytes and at most one descriptor, -1 if none came. */
 ssize_t fds_take(int from, void *text, size_t len, int *fd, int flags);
 
