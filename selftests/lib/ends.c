@@ -17,6 +17,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -319,6 +320,16 @@ bool end_exchange(int a, int b, size_t n, uint64_t pos)
 			    !half_step(&h[i], p[i].revents, n, pos))
 				return false;
 	}
+}
+
+bool kernel_asks_for_options(void)
+{
+	struct utsname u;
+	int major = 0, minor = 0;
+
+	uname(&u);
+	sscanf(u.release, "%d.%d", &major, &minor);
+	return major > 6 || (major == 6 && minor >= 12);
 }
 
 int end_reason(int fd)

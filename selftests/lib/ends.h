@@ -87,6 +87,9 @@ long end_sendfile(int fd, const void *b, long n);
 /* Readable (or @events) within a generous time? The revents. */
 int end_poll(int fd, int events);
 
+/* Does this kernel ask AF_L5 for options of SOL_SOCKET? */
+bool kernel_asks_for_options(void);
+
 /* L5_REASON by number and name. */
 int end_reason(int fd);
 const char *end_reason_name(int reason);

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
+#include <linux/filter.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -222,6 +224,73 @@ TEST_F(rendezvous_protosw, mapped_addresses)
 	}
 	close(c);
 	close(l);
+}
+
+/* A filter that lets nothing through, or a program that takes the second. */
+static int attached_to(int fd, int opt, uint32_t answer)
+{
+	struct sock_filter code = BPF_STMT(BPF_RET | BPF_K, answer);
+	struct sock_fprog prog = { .len = 1, .filter = &code };
+
+	return setsockopt(fd, SOL_SOCKET, opt, &prog, sizeof(prog)) ? errno : 0;
+}
+
+/*
+ * A program that has a filter gets what it lets through, and one that steers
+ * connections has them where it wants them: by the options of SOL_SOCKET that
+ * any program knows.
+ */
+TEST_F_TIMEOUT(rendezvous_protosw, filters, 120)
+{
+	struct addr to = addr_parse("127.0.0.1:0");
+	int l[2], c, s, i, one = 1;
+	struct pollfd p;
+	enum end_kind kind;
+
+	if (!kernel_asks_for_options())
+		SKIP(return, "this kernel does not ask AF_L5 for these options");
+	for (kind = 0; kind < KINDS; kind++) {
+		to = addr_parse("127.0.0.1:0");
+		l[0] = end_listen(END_TCP, &to);
+		ASSERT_LE(0, l[0]);
+		c = end_socket(kind, AF_INET);
+		ASSERT_LE(0, c);
+		EXPECT_EQ(0, attached_to(c, SO_ATTACH_FILTER, 0));
+		fcntl(c, F_SETFL, O_NONBLOCK);
+		EXPECT_EQ(-1, connect(c, &to.sa, to.len));
+		EXPECT_EQ(EINPROGRESS, errno);
+		p = (struct pollfd){ .fd = c, .events = POLLOUT };
+		EXPECT_EQ(0, poll(&p, 1, 300));
+		EXPECT_EQ(0, setsockopt(c, SOL_SOCKET, SO_DETACH_FILTER, &one,
+					sizeof(one)));
+		EXPECT_EQ(POLLOUT, end_poll(c, POLLOUT));
+		close(c);
+		close(l[0]);
+
+		to = addr_parse("127.0.0.1:0");
+		for (i = 0; i < 2; i++) {
+			l[i] = end_socket(kind, AF_INET);
+			ASSERT_LE(0, l[i]);
+			ASSERT_EQ(0, setsockopt(l[i], SOL_SOCKET, SO_REUSEPORT,
+						&one, sizeof(one)));
+			ASSERT_EQ(0, bind(l[i], &to.sa, to.len));
+			ASSERT_EQ(0, listen(l[i], 8));
+			to.len = sizeof(to.ss);
+			ASSERT_EQ(0, getsockname(l[i], &to.sa, &to.len));
+		}
+		EXPECT_EQ(0, attached_to(l[0], SO_ATTACH_REUSEPORT_CBPF, 1));
+		for (i = 0; i < 8; i++) {
+			c = end_connect(END_TCP, &to);
+			ASSERT_LE(0, c);
+			EXPECT_EQ(POLLIN, end_poll(l[1], POLLIN));
+			s = accept(l[1], NULL, NULL);
+			EXPECT_LE(0, s);
+			close(s);
+			close(c);
+		}
+		close(l[0]);
+		close(l[1]);
+	}
 }
 
 /*
