@@ -14,7 +14,7 @@ uint32_t given_read(int fd);
 /* A descriptor with a number as its text, and the same number in it. */
 bool given_number(int via, uint32_t n, int flags);
 
-/* Bytes whose sender states who it is. */
+/* Bytes with the credentials that their sender states. */
 ssize_t creds_give(int via, const void *text, size_t len, int flags);
 
 /* The process that is said to have sent bytes, which come too; 0: nobody. */

@@ -237,7 +237,7 @@ static void *asks(void *arg)
 	return NULL;
 }
 
-/* A record of a sharer's that writes, whatever it is told about system calls. */
+/* A record of a sharer's that goes on writing when it is told not to. */
 static void lie(struct mapping *m)
 {
 	uint64_t at = l5_load(&m->own->tx_tail);

@@ -232,6 +232,8 @@ TEST_F_TIMEOUT(shim_cgroup, sockets, 120)
 	EXPECT_EQ(0, made_in(CGROUP, AF_INET, SOCK_DGRAM, 0));
 	EXPECT_EQ(0, made_in(CGROUP, AF_INET, SOCK_RAW, IPPROTO_ICMP));
 	EXPECT_EQ(0, made_in(CGROUP, AF_UNIX, SOCK_STREAM, 0));
+	EXPECT_EQ(FAILS(EINVAL),
+		  made_in(CGROUP, AF_INET, SOCK_STREAM | 0x100, 0));
 	/* errors are the kernel's own */
 	EXPECT_EQ(FAILS(EPROTONOSUPPORT),
 		  made_in(CGROUP, AF_INET, SOCK_STREAM, IPPROTO_UDP));
@@ -242,7 +244,7 @@ TEST_F_TIMEOUT(shim_cgroup, sockets, 120)
 	kill(said->pid, SIGTERM);
 	status = ended(said);
 	EXPECT_EQ(EXITED(0), status);
-	EXPECT_NE(NULL, strstr(said->text, ": 5 sockets were of AF_L5"))
+	EXPECT_NE(NULL, strstr(said->text, ": 5 sockets were to be of AF_L5"))
 		TH_LOG("%s", said->text);
 	EXPECT_EQ(0, made_in(CGROUP, AF_INET, SOCK_STREAM, 0));
 	EXPECT_TRUE(l5_comes_back(l5_references, 0, self->had, 10000));
@@ -310,6 +312,7 @@ TEST_F_TIMEOUT(shim_cgroup, meets, 60)
 TEST_F_TIMEOUT(shim_cgroup, program, 60)
 {
 	struct said *said = &self->said;
+	char line[40];
 	int status;
 
 	if (!self->chooses)
@@ -325,15 +328,62 @@ TEST_F_TIMEOUT(shim_cgroup, program, 60)
 	EXPECT_EQ(EXITED(126), ended(said));
 	ASSERT_TRUE(l5run(said, "--cgroup", CGROUP, "sh", "-c",
 			  "kill -KILL $$", NULL));
-	EXPECT_EQ(EXITED(128 + SIGKILL), ended(said));
-	/* a signal to l5run is one to the program */
+	status = ended(said);
+	EXPECT_TRUE(WIFSIGNALED(status));
+	EXPECT_EQ(SIGKILL, WTERMSIG(status));
+	/* the program has l5run's number, and no child that it did not make */
 	ASSERT_TRUE(l5run(said, "--cgroup", CGROUP, "sh", "-c",
-			  "trap 'exit 9' TERM; echo up; while :; do sleep 0.1; done",
+			  "trap 'exit 9' TERM; read c </proc/$$/task/$$/children; echo up $$ $c; while :; do sleep 0.1; done",
 			  NULL));
 	ASSERT_TRUE(says(said, "up"));
+	ASSERT_TRUE(says(said, "\n"));
+	snprintf(line, sizeof(line), "up %d\n", said->pid);
+	EXPECT_NE(NULL, strstr(said->text, line))
+		TH_LOG("%s", said->text);
+	EXPECT_EQ(1, made_in(CGROUP, AF_INET, SOCK_STREAM, 0));
 	kill(said->pid, SIGTERM);
 	status = ended(said);
 	EXPECT_EQ(EXITED(9), status);
+	/* and what holds it all open ends soon after */
+	EXPECT_TRUE(l5_comes_back(l5_references, 0, self->had, 10000));
+	EXPECT_EQ(0, made_in(CGROUP, AF_INET, SOCK_STREAM, 0));
+}
+
+/* Whatever is ignored when it begins, it ends, and with the right status. */
+TEST_F_TIMEOUT(shim_cgroup, ignored, 60)
+{
+	struct said *said = &self->said;
+
+	if (!self->chooses)
+		SKIP(return, "this kernel lets nobody choose the protocol");
+	signal(SIGCHLD, SIG_IGN);
+	ASSERT_TRUE(l5run(said, "--cgroup", CGROUP, "sh", "-c", "exit 5",
+			  NULL));
+	signal(SIGCHLD, SIG_DFL);
+	EXPECT_EQ(EXITED(5), ended(said));
+	/* as nohup(1) would */
+	signal(SIGHUP, SIG_IGN);
+	ASSERT_TRUE(l5run(said, "-v", "--cgroup", CGROUP, NULL));
+	signal(SIGHUP, SIG_DFL);
+	ASSERT_TRUE(says(said, "from now on"));
+	kill(said->pid, SIGHUP);
+	EXPECT_EQ(1, made_in(CGROUP, AF_INET, SOCK_STREAM, 0));
+	kill(said->pid, SIGTERM);
+	EXPECT_EQ(EXITED(0), ended(said));
+}
+
+/* A cgroup that is removed takes nothing with it, and is told of. */
+TEST_F_TIMEOUT(shim_cgroup, removed, 60)
+{
+	struct said *said = &self->said;
+
+	if (!self->chooses)
+		SKIP(return, "this kernel lets nobody choose the protocol");
+	ASSERT_TRUE(l5run(said, "-v", "--cgroup", BELOW, NULL));
+	ASSERT_TRUE(says(said, "from now on"));
+	ASSERT_EQ(0, rmdir(BELOW));
+	EXPECT_EQ(EXITED(125), ended(said));
+	EXPECT_NE(NULL, strstr(said->text, "has been removed"));
 }
 
 /* Two of them, of a cgroup and one below it, do not disturb each other. */

@@ -11,11 +11,12 @@
 #define AF_INET		2
 #define AF_INET6	10
 #define SOCK_STREAM	1
-#define SOCK_TYPES	0xf
+/* SOCK_CLOEXEC, SOCK_NONBLOCK */
+#define SOCK_FLAGS	(02000000 | 04000)
 #define IPPROTO_TCP	6
 #define IPPROTO_MPTCP	262
 
-/* Set before the program is loaded: the number, and the families that want it */
+/* Set before it is loaded: the number, and the families that want it */
 const volatile int l5_protocol;
 const volatile int l5_inet;
 const volatile int l5_inet6;
@@ -32,14 +33,15 @@ struct {
 
 /*
  * Not 0: that is the protocol, and the kernel's own function is not asked. With
- * MPTCP as well: by that newer runtimes listen if nobody says what they want.
+ * MPTCP as well: newer runtimes listen by that if nobody says what they want.
  */
 SEC("fmod_ret/update_socket_protocol")
 int BPF_PROG(l5_upgrade, int family, int type, int protocol, int ret)
 {
 	if (ret)
 		return ret;
-	if ((type & SOCK_TYPES) != SOCK_STREAM)
+	/* what has other flags is the kernel's to refuse */
+	if ((type & ~SOCK_FLAGS) != SOCK_STREAM)
 		return 0;
 	if (!(family == AF_INET && l5_inet) &&
 	    !(family == AF_INET6 && l5_inet6))

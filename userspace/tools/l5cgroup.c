@@ -13,12 +13,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -180,6 +182,8 @@ static struct upgrade_bpf *attach(const struct settings *s, int protocol,
 					    &first, &cgroup, BPF_ANY);
 	if (!error)
 		error = upgrade_bpf__attach(bpf);
+	if (error == -E2BIG)
+		errx(EXIT_SELF, "more of these run on this host than its kernel has room for");
 	if (error) {
 		errno = -error;
 		err(EXIT_SELF, "the BPF program");
@@ -187,69 +191,99 @@ static struct upgrade_bpf *attach(const struct settings *s, int protocol,
 	return bpf;
 }
 
-/* Of the signals that end us, and of a child's end: blocked, and waited for. */
-static void signals(sigset_t *set)
+/*
+ * Beside a program that has taken our place: a process that is no child of it,
+ * so that the program has no more children than without, and that no signal to
+ * it or its terminal reaches. It ends with the program.
+ */
+static void stay_beside(const struct settings *s, int program)
 {
-	sigemptyset(set);
-	sigaddset(set, SIGINT);
-	sigaddset(set, SIGQUIT);
-	sigaddset(set, SIGTERM);
-	sigaddset(set, SIGHUP);
-	sigaddset(set, SIGCHLD);
-	sigprocmask(SIG_BLOCK, set, NULL);
+	struct pollfd end = { .fd = program, .events = POLLIN };
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	setsid();
+	dup2(null, 0);
+	dup2(null, 1);
+	if (!s->verbose)
+		dup2(null, 2);
+	/* or what it is in could not be unmounted */
+	if (chdir("/"))
+		warn("/");
+	while (poll(&end, 1, -1) < 0)
+		;
 }
 
-static pid_t start(const struct settings *s, int cgroup,
-		   const sigset_t *before)
+/*
+ * What is left of us in the process that is to be the program. Returns in the
+ * other one, once the program has ended.
+ */
+static void become(const struct settings *s, int cgroup)
 {
-	pid_t pid = fork();
-	int fd;
+	int program = syscall(SYS_pidfd_open, getpid(), 0), fd;
+	pid_t between = fork();
 
-	if (pid < 0)
-		err(EXIT_SELF, "fork");
-	if (pid)
-		return pid;
+	if (program < 0 || between < 0)
+		err(EXIT_SELF, "a process beside the program");
+	if (!between) {
+		between = fork();
+		if (between)
+			_exit(between < 0 ? EXIT_SELF : 0);
+		stay_beside(s, program);
+		return;
+	}
+	/* gone by itself if the end of children is ignored */
+	while (waitpid(between, NULL, 0) < 0 && errno == EINTR)
+		;
 	fd = openat(cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, "0", 1) != 1)
 		err(EXIT_SELF, "%s/cgroup.procs", s->cgroup);
 	close(fd);
-	sigprocmask(SIG_SETMASK, before, NULL);
 	execvp(s->program[0], s->program);
+	fd = errno;
 	warn("%s", s->program[0]);
-	_exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
+	_exit(fd == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
 }
 
-/* What is to be our status once a signal or the program has ended it all. */
-static int wait_for_end(pid_t pid, const sigset_t *set)
+/* Those that end us, unless they are ignored as by nohup. */
+static void ends_us(sigset_t *set)
 {
-	siginfo_t info;
-	int status;
+	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
+	struct sigaction now;
+	size_t i;
 
-	for (;;) {
-		if (sigwaitinfo(set, &info) < 0)
-			continue;
-		if (info.si_signo != SIGCHLD) {
-			if (pid < 0)
-				return 0;
-			/* a terminal has told the program by itself */
-			if (info.si_code != SI_KERNEL)
-				kill(pid, info.si_signo);
-			continue;
+	sigemptyset(set);
+	for (i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		if (!sigaction(signals[i], NULL, &now) &&
+		    now.sa_handler != SIG_IGN)
+			sigaddset(set, signals[i]);
+}
+
+/*
+ * Until a signal, or until nobody can make a socket in the cgroup any more: one
+ * that is made anew at the same place is another.
+ */
+static int wait_for_end(const struct settings *s, int cgroup,
+			const sigset_t *set)
+{
+	static const struct timespec second = { .tv_sec = 1 };
+
+	while (sigtimedwait(set, NULL, &second) < 0)
+		if (faccessat(cgroup, "cgroup.procs", F_OK, 0)) {
+			warnx("%s has been removed", s->cgroup);
+			return EXIT_SELF;
 		}
-		if (pid < 0 || waitpid(pid, &status, WNOHANG) != pid)
-			continue;
-		return WIFEXITED(status) ? WEXITSTATUS(status) :
-					   128 + WTERMSIG(status);
-	}
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	struct settings s = { .inet = true, .inet6 = true };
-	int protocol, socket, cgroup, status;
+	int protocol, socket, cgroup, status = 0;
 	struct upgrade_bpf *bpf;
-	sigset_t set, before;
-	pid_t pid = -1;
+	sigset_t set;
 
 	argp_err_exit_status = EXIT_SELF;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &s);
@@ -259,16 +293,20 @@ int main(int argc, char **argv)
 	kernel_chooses();
 	protocol = parameter(L5_PROTOCOL_PATH);
 	socket = door(&s, protocol);
-	sigprocmask(SIG_BLOCK, NULL, &before);
-	signals(&set);
+	ends_us(&set);
+	if (!s.program)
+		sigprocmask(SIG_BLOCK, &set, NULL);
 	bpf = attach(&s, protocol, cgroup);
 	if (s.verbose)
 		warnx("%s: TCP sockets are of AF_L5 from now on", s.cgroup);
 	if (s.program)
-		pid = start(&s, cgroup, &before);
-	status = wait_for_end(pid, &set);
+		become(&s, cgroup);
+	else
+		status = wait_for_end(&s, cgroup, &set);
+	/* nobody may be there to read the last word */
+	signal(SIGPIPE, SIG_IGN);
 	if (s.verbose)
-		warnx("%s: %llu sockets were of AF_L5", s.cgroup,
+		warnx("%s: %llu sockets were to be of AF_L5", s.cgroup,
 		      (unsigned long long)bpf->bss->l5_upgraded);
 	upgrade_bpf__destroy(bpf);
 	close(socket);
