@@ -37,7 +37,7 @@ all_mutants() {
 	load_tail_not_checked@lock@plain@garbage_sending@s/if (p->tail - head > p->size || /if (/
 	load_tail_alignment@lock@plain@garbage_sending@/^static inline int l5_prod_load/,/^}/s/if (p->tail & (L5_HDR - 1))/if (0)/
 	load_off_not_checked@lock@plain@garbage_taking@s/return off > c->size || /return /
-	off_not_checked@lock@plain@garbage_taking@s/ || (c->off \&\& c->off >= (__u32)hdr))/)/
+	off_not_checked@lock@plain@garbage_taking@s/ || (c->off \&\& c->off >= (__u32)bare))/)/
 	mend_wrong_record@lock@plain@garbage_taking@s/c->off != l5_rec_size((__u32)hdr))/!hdr)/
 	death_not_told@lock@plain@words@s/old & L5_LOCK_DIED ? 2 : 1/1/
 	waiters_forgotten@lock@plain@words@s/id | (old & L5_LOCK_WAITERS)/id/
@@ -49,7 +49,7 @@ all_mutants() {
 	length_not_checked@hostile@plain@hostile@s/(__u32)hdr <= l5_rec_max(size)/1/
 	length_limit_off_by_one@record@plain@peek@s/(__u32)hdr <= l5_rec_max(size)/(__u32)hdr <= l5_rec_max(size) + 1/
 	flags_not_checked@record@plain@peek@s/return hdr >> 32 == L5_REC_VALID/return 1/
-	header_read_twice@hostile@plain@hostile@s/c->len = (__u32)hdr;/c->len = (__u32)l5_load((volatile __u64 *)slot);/
+	header_read_twice@hostile@plain@hostile@s/c->len = (__u32)bare;/c->len = (__u32)l5_load((volatile __u64 *)slot);/
 	T
 }
 
