@@ -488,7 +488,13 @@ static void gen_flood(struct model *m, struct fz_call *c)
 	c->a = once(m, 4) ? 4096 : pick(m, 32);
 	c->b = once(m, 3) ? pick(m, 70000) : pick(m, 9);
 	/* a stranger to the ring, or records that follow the last one */
-	c->v = once(m, 2);
+	c->v = once(m, 2) | (once(m, 4) ? FZ_FLOOD_EMPTY : 0);
+	/* few that fit, about as long as what goes to another host at once */
+	if (once(m, 6)) {
+		c->a = pick(m, 3);
+		c->b = 65536 - 32 + 8 * pick(m, 8);
+		c->v |= FZ_FLOOD_ON;
+	}
 	scribbled(m, c->t);
 	/* a call on the socket has the kernel look at them */
 	m->last = m->mapped_of[c->t % FZ_MAPS];
