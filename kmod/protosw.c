@@ -43,7 +43,7 @@ static int l5_protosw_create(struct sock *sk)
 	memset((u8 *)sk + sizeof(*sk), 0, sizeof(*l5) - sizeof(*sk));
 	sk->sk_ipv6only = 0;
 	l5_sock_setup(sk);
-	/* code of the kernel that asks by a protocol knows what it gets */
+	/* the kernel's own code would take it for what the number was before */
 	if (!READ_ONCE(l5_inet) || READ_ONCE(l5_refuse) || sk->sk_kern_sock)
 		return -EPROTONOSUPPORT;
 	l5->cgroup_told = true;
