@@ -224,6 +224,7 @@ static void become(const struct settings *s, int cgroup)
 {
 	int program = syscall(SYS_pidfd_open, getpid(), 0), fd;
 	pid_t between = fork();
+	int status = 0;
 
 	if (program < 0 || between < 0)
 		err(EXIT_SELF, "a process beside the program");
@@ -235,8 +236,10 @@ static void become(const struct settings *s, int cgroup)
 		return;
 	}
 	/* gone by itself if the end of children is ignored */
-	while (waitpid(between, NULL, 0) < 0 && errno == EINTR)
+	while (waitpid(between, &status, 0) < 0 && errno == EINTR)
 		;
+	if (status)
+		errx(EXIT_SELF, "a process beside the program cannot be made");
 	fd = openat(cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, "0", 1) != 1)
 		err(EXIT_SELF, "%s/cgroup.procs", s->cgroup);
