@@ -45,13 +45,13 @@ bool given_number(int via, uint32_t n, int flags)
 	return ok;
 }
 
-ssize_t creds_give(int via, const void *text, size_t len, int flags)
+ssize_t creds_give_of(int via, const void *text, size_t len,
+		      const struct ucred *cred, int flags)
 {
 	union {
 		char b[CMSG_SPACE(sizeof(struct ucred))];
 		struct cmsghdr align;
 	} u = { 0 };
-	struct ucred cred = { getpid(), getuid(), getgid() };
 	struct iovec v = { (void *)text, len };
 	struct msghdr m = {
 		.msg_iov = &v, .msg_iovlen = 1,
@@ -61,9 +61,16 @@ ssize_t creds_give(int via, const void *text, size_t len, int flags)
 
 	h->cmsg_level = SOL_SOCKET;
 	h->cmsg_type = SCM_CREDENTIALS;
-	h->cmsg_len = CMSG_LEN(sizeof(cred));
-	memcpy(CMSG_DATA(h), &cred, sizeof(cred));
+	h->cmsg_len = CMSG_LEN(sizeof(*cred));
+	memcpy(CMSG_DATA(h), cred, sizeof(*cred));
 	return sendmsg(via, &m, flags | MSG_NOSIGNAL);
+}
+
+ssize_t creds_give(int via, const void *text, size_t len, int flags)
+{
+	struct ucred cred = { getpid(), getuid(), getgid() };
+
+	return creds_give_of(via, text, len, &cred, flags);
 }
 
 ssize_t creds_take(int from, void *text, size_t len, pid_t *pid, int flags)

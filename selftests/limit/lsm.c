@@ -334,15 +334,10 @@ static int refuse_level(int level)
 		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0 },
 		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
 	};
-	union bpf_attr attr;
 
-	memset(&attr, 0, sizeof(attr));
-	attr.prog_type = BPF_PROG_TYPE_CGROUP_SOCKOPT;
-	attr.expected_attach_type = BPF_CGROUP_SETSOCKOPT;
-	attr.insns = (unsigned long)insns;
-	attr.insn_cnt = ARRAY_SIZE(insns);
-	attr.license = (unsigned long)"GPL";
-	return bpf(BPF_PROG_LOAD, &attr);
+	return bpf_load(BPF_PROG_TYPE_CGROUP_SOCKOPT,
+			BPF_CGROUP_SETSOCKOPT, insns,
+			ARRAY_SIZE(insns));
 }
 
 /* The root of cgroup v2, whatever is mounted elsewhere. */
@@ -361,7 +356,6 @@ static int cgroup_root(void)
 TEST_F_TIMEOUT(limit_lsm, cgroup_judges_options, 300)
 {
 	int fd, prog, dir, one = 1, off = 0;
-	union bpf_attr attr;
 
 	fd = end_socket(END_L5, AF_INET);
 	ASSERT_LE(0, fd);
@@ -379,18 +373,14 @@ TEST_F_TIMEOUT(limit_lsm, cgroup_judges_options, 300)
 	ASSERT_LE(0, prog);
 	dir = cgroup_root();
 	ASSERT_LE(0, dir);
-	memset(&attr, 0, sizeof(attr));
-	attr.target_fd = dir;
-	attr.attach_bpf_fd = prog;
-	attr.attach_type = BPF_CGROUP_SETSOCKOPT;
-	ASSERT_EQ(0, bpf(BPF_PROG_ATTACH, &attr));
+	ASSERT_TRUE(bpf_attach(dir, prog, BPF_CGROUP_SETSOCKOPT, true));
 	EXPECT_EQ(-1, setsockopt(fd, SOL_SOCKET, SO_LOCK_FILTER, &off,
 				 sizeof(off)));
 	EXPECT_EQ(EPERM, errno);
 	EXPECT_EQ(-1, setsockopt(fd, SOL_L5_SOCKET, SO_LOCK_FILTER, &off,
 				 sizeof(off)));
 	EXPECT_EQ(EPERM, errno);
-	ASSERT_EQ(0, bpf(BPF_PROG_DETACH, &attr));
+	ASSERT_TRUE(bpf_attach(dir, prog, BPF_CGROUP_SETSOCKOPT, false));
 	EXPECT_EQ(0, setsockopt(fd, SOL_L5_SOCKET, SO_LOCK_FILTER, &off,
 				sizeof(off)));
 	close(prog);

@@ -26,6 +26,12 @@
 #define KINDS	(END_INET + 1)
 #define CGROUP	"/sys/fs/cgroup/l5_protosw"
 
+/* Where programs of a cgroup hear of a socket */
+enum {
+	ON_MAKE = BPF_CGROUP_INET_SOCK_CREATE,
+	ON_END = BPF_CGROUP_INET_SOCK_RELEASE,
+};
+
 FIXTURE(rendezvous_protosw)
 {
 	bool was;
@@ -314,15 +320,9 @@ static int cgroup_prog(int map, int word, int answer, int type)
 		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, answer },
 		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
 	};
-	union bpf_attr attr;
 
-	memset(&attr, 0, sizeof(attr));
-	attr.prog_type = BPF_PROG_TYPE_CGROUP_SOCK;
-	attr.expected_attach_type = type;
-	attr.insns = (unsigned long)insns;
-	attr.insn_cnt = ARRAY_SIZE(insns);
-	attr.license = (unsigned long)"GPL";
-	return bpf(BPF_PROG_LOAD, &attr);
+	return bpf_load(BPF_PROG_TYPE_CGROUP_SOCK, type, insns,
+			ARRAY_SIZE(insns));
 }
 
 static int counters(void)
@@ -348,17 +348,6 @@ static uint64_t counted(int map, uint32_t word)
 	attr.value = (unsigned long)&n;
 	bpf(BPF_MAP_LOOKUP_ELEM, &attr);
 	return n;
-}
-
-static bool attached(int dir, int prog, int type, bool on)
-{
-	union bpf_attr attr;
-
-	memset(&attr, 0, sizeof(attr));
-	attr.target_fd = dir;
-	attr.attach_bpf_fd = prog;
-	attr.attach_type = type;
-	return !bpf(on ? BPF_PROG_ATTACH : BPF_PROG_DETACH, &attr);
 }
 
 /* Sockets of one kind: some that connect, are accepted, or do nothing. */
@@ -399,23 +388,17 @@ TEST_F_TIMEOUT(rendezvous_protosw, cgroup_hears, 120)
 		for (kind = 0; kind < KINDS; kind++) {
 			map = counters();
 			ASSERT_LE(0, map);
-			make = cgroup_prog(map, 0, 1,
-					   BPF_CGROUP_INET_SOCK_CREATE);
+			make = cgroup_prog(map, 0, 1, ON_MAKE);
 			ASSERT_LE(0, make);
-			end = cgroup_prog(map, 1, 1,
-					  BPF_CGROUP_INET_SOCK_RELEASE);
+			end = cgroup_prog(map, 1, 1, ON_END);
 			ASSERT_LE(0, end);
-			ASSERT_TRUE(attached(dir, make,
-					     BPF_CGROUP_INET_SOCK_CREATE, 1));
-			ASSERT_TRUE(attached(dir, end,
-					     BPF_CGROUP_INET_SOCK_RELEASE, 1));
+			ASSERT_TRUE(bpf_attach(dir, make, ON_MAKE, 1));
+			ASSERT_TRUE(bpf_attach(dir, end, ON_END, 1));
 			EXPECT_TRUE(some_sockets(kind, families[i]));
 			made[kind] = counted(map, 0);
 			ended[kind] = counted(map, 1);
-			ASSERT_TRUE(attached(dir, make,
-					     BPF_CGROUP_INET_SOCK_CREATE, 0));
-			ASSERT_TRUE(attached(dir, end,
-					     BPF_CGROUP_INET_SOCK_RELEASE, 0));
+			ASSERT_TRUE(bpf_attach(dir, make, ON_MAKE, 0));
+			ASSERT_TRUE(bpf_attach(dir, end, ON_END, 0));
 			close(make);
 			close(end);
 			close(map);
@@ -431,14 +414,14 @@ TEST_F_TIMEOUT(rendezvous_protosw, cgroup_hears, 120)
 	}
 	/* the first question is about the bootstrap, the second about ours */
 	map = counters();
-	no = cgroup_prog(map, 0, 0, BPF_CGROUP_INET_SOCK_CREATE);
+	no = cgroup_prog(map, 0, 0, ON_MAKE);
 	ASSERT_LE(0, no);
-	ASSERT_TRUE(attached(dir, no, BPF_CGROUP_INET_SOCK_CREATE, 1));
+	ASSERT_TRUE(bpf_attach(dir, no, ON_MAKE, 1));
 	for (i = 0; i < 2; i++)
 		for (kind = 0; kind < KINDS; kind++)
 			EXPECT_EQ(-EPERM, end_socket(kind, families[i]));
 	EXPECT_EQ(2 * KINDS, counted(map, 0));
-	ASSERT_TRUE(attached(dir, no, BPF_CGROUP_INET_SOCK_CREATE, 0));
+	ASSERT_TRUE(bpf_attach(dir, no, ON_MAKE, 0));
 	close(no);
 	close(map);
 	close(dir);
@@ -473,15 +456,10 @@ static int second_refused(int map)
 		{ BPF_ALU64 | BPF_SUB | BPF_X, BPF_REG_0, BPF_REG_1, 0, 0 },
 		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
 	};
-	union bpf_attr attr;
 
-	memset(&attr, 0, sizeof(attr));
-	attr.prog_type = BPF_PROG_TYPE_CGROUP_SOCK;
-	attr.expected_attach_type = BPF_CGROUP_INET_SOCK_CREATE;
-	attr.insns = (unsigned long)insns;
-	attr.insn_cnt = ARRAY_SIZE(insns);
-	attr.license = (unsigned long)"GPL";
-	return bpf(BPF_PROG_LOAD, &attr);
+	return bpf_load(BPF_PROG_TYPE_CGROUP_SOCK,
+			ON_MAKE, insns,
+			ARRAY_SIZE(insns));
 }
 
 TEST_F(rendezvous_protosw, refused_when_made)
@@ -498,13 +476,13 @@ TEST_F(rendezvous_protosw, refused_when_made)
 	no = second_refused(map);
 	ASSERT_LE(0, no)
 		TH_LOG("%m");
-	ASSERT_TRUE(attached(dir, no, BPF_CGROUP_INET_SOCK_CREATE, 1));
+	ASSERT_TRUE(bpf_attach(dir, no, ON_MAKE, 1));
 	for (i = 0; i < 100; i++) {
 		EXPECT_EQ(-1, door(families[i % 2], 0));
 		EXPECT_EQ(EPERM, errno);
 	}
 	EXPECT_EQ(2 * i, counted(map, 0));
-	ASSERT_TRUE(attached(dir, no, BPF_CGROUP_INET_SOCK_CREATE, 0));
+	ASSERT_TRUE(bpf_attach(dir, no, ON_MAKE, 0));
 	close(no);
 	close(map);
 	close(dir);
