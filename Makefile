@@ -24,6 +24,7 @@ DEPS_LAB   := linux-image-amd64 qemu-system-x86 busybox-static cpio kmod \
 	      linux-source-6.1 xz-utils
 DEPS_TEST  := iproute2 nftables gawk python3 spin tcpdump pkgconf musl-tools \
 	      valgrind
+DEPS_BPF   := clang bpftool libbpf-dev
 DEPS_LINT  := sparse codespell shellcheck
 
 all: module tools			## build the module and the tools
@@ -95,7 +96,7 @@ deps-lab: deps-build
 	@vm/deps $(DEPS_LAB)
 
 deps-test: deps-lab
-	@vm/deps $(DEPS_TEST) $(DEPS_DKMS)
+	@vm/deps $(DEPS_TEST) $(DEPS_DKMS) $(DEPS_BPF)
 
 deps-lint:
 	@vm/deps $(DEPS_LINT)

@@ -24,6 +24,7 @@
 #include "pair.h"
 #include "poll.h"
 #include "proc.h"
+#include "protosw.h"
 #include "revoke.h"
 #include "sock.h"
 #include "sockopt.h"
@@ -33,10 +34,6 @@
 #include "tcp.h"
 #include "transport.h"
 #include "unix.h"
-
-static bool l5_refuse;
-module_param_named(refuse, l5_refuse, bool, 0644);
-MODULE_PARM_DESC(refuse, "make no more sockets, as if the module were not loaded");
 
 static int l5_bind(struct socket *sock, struct l5_sockaddr *addr, int len)
 {
@@ -66,21 +63,13 @@ static int l5_getname(struct socket *sock, struct sockaddr *addr, int peer)
 static int l5_release(struct socket *sock)
 {
 	struct sock *sk = sock->sk;
-	struct l5_sock *l5 = l5_sk(sk);
 
 	if (!sk)
 		return 0;
-	l5_net_del(l5);
-	l5_boot_release(l5);
+	l5_protosw_release(sk);
+	l5_sock_end(l5_sk(sk));
 	sock_orphan(sk);
 	sock->sk = NULL;
-	/*
-	 * Code that tells of the end of a socket would look into it. A socket
-	 * whose end nobody tells keeps its family: by that the kernel counts
-	 * sockets that want time stamps, when they begin and when they end.
-	 */
-	if (l5->bops->told)
-		WRITE_ONCE(sk->sk_family, l5_family);
 	sock_put(sk);
 	return 0;
 }
@@ -159,18 +148,14 @@ static int l5_create(struct net *net, struct socket *sock, int protocol,
 	l5 = l5_sock_alloc(net, sock, kern);
 	if (!l5)
 		return -ENOBUFS;
-	l5->bops = l5_families[protocol];
-	err = l5_boot_create(l5, net, kern);
+	sock->ops = sock->type == SOCK_SEQPACKET ? &l5_packet_ops : &l5_ops;
+	err = l5_sock_begin(l5, l5_families[protocol], kern);
 	if (err) {
 		sock_orphan(&l5->sk);
 		sock->sk = NULL;
 		sock_put(&l5->sk);
-		return err;
 	}
-	sock->ops = l5_packets(l5) ? &l5_packet_ops : &l5_ops;
-	l5_custom_sockopt(sock);
-	l5_net_add(l5);
-	return 0;
+	return err;
 }
 
 static struct net_proto_family l5_family_ops = {
@@ -243,6 +228,8 @@ static int __init l5_init(void)
 	/* an index of the kernel, which checks its upper bound only */
 	if (l5_family <= AF_UNSPEC || l5_family >= AF_MAX)
 		return -EINVAL;
+	if (!l5_protosw_valid())
+		return -EINVAL;
 
 	l5_wq = alloc_workqueue("l5", WQ_UNBOUND, 0);
 	if (!l5_wq)
@@ -276,6 +263,8 @@ static int __init l5_init(void)
 		       err);
 		goto err_transport;
 	}
+	/* a program may have sockets by now, so nothing fails any more */
+	l5_protosw_init(&l5_ops);
 	pr_info("af_l5: family %d, ABI version %d, which is not stable yet\n",
 		l5_family, L5_MAP_VERSION);
 	return 0;
@@ -300,6 +289,7 @@ err_wq:
 
 static void __exit l5_exit(void)
 {
+	l5_protosw_exit();
 	sock_unregister(l5_family);
 	/* the last packet of a closed listener may still be in our callbacks */
 	synchronize_net();

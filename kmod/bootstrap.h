@@ -16,7 +16,7 @@
  * @send: carry bytes and control messages for a record that is about to be
  *	published. Return: 0 or -errno
  * @recv: give a receiver bytes of a record, and what rides with it. Return: 0
- *	or -errno
+ *	or -errno; -EAGAIN: the receive is to end before it
  * @room: is it worth while to send such a record? Context: any
  * @left: is anything carried that no receiver has had? Context: any
  * @end: the answer to a receive that finds no record: 0: the end; -EAGAIN:

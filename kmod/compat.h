@@ -186,6 +186,13 @@ static inline void l5_custom_sockopt(struct socket *sock)
 /* io_uring asks struct proto how many bytes there are, since 6.7 */
 #define L5_PROTO_IOCTL		L5_KERNEL(6, 7)
 
+/* where an IPv6 socket has its own part; before, the end of it was taken */
+#ifdef L5_HAVE_PINFO_OFFSET
+#define L5_PINFO_OFFSET(n)	.ipv6_pinfo_offset = (n),
+#else
+#define L5_PINFO_OFFSET(n)
+#endif
+
 /* TCP's keepalive timer, and whose it is */
 #ifdef L5_HAVE_KEEPALIVE_TIMER
 static inline struct timer_list *l5_keepalive_timer(struct sock *sk)

@@ -195,15 +195,38 @@ void l5_files_asked(struct l5_sock *l5, bool asks)
 /* The longest record of a stream with such a message, which is a buffer's. */
 #define L5_FILES_PIECE	16384
 
-/*
- * How many bytes may go with it? AF_UNIX cuts a stream into messages of half
- * its buffer at most, and a record is to be one of them.
- */
+/* AF_UNIX's messages are so much shorter than half its buffer. */
+#define L5_FILES_CUT	64
+
+/* How many bytes may go with it? */
 static size_t l5_files_most(const struct l5_sock *l5)
 {
-	return min_t(size_t, L5_FILES_PIECE,
-		     (READ_ONCE(l5->boot->sk->sk_sndbuf) >> 1) - 64 -
-		     L5_FILES_POS);
+	return L5_FILES_PIECE;
+}
+
+/*
+ * Send a message, as a whole. AF_UNIX cuts a stream into messages of half its
+ * buffer at most, and the buffer may be made smaller at any time: so it is as
+ * large as this message needs for as long as that takes. A task that sets it
+ * waits for the bootstrap's lock.
+ */
+static int l5_files_carry(struct l5_sock *l5, struct msghdr *with, size_t len)
+{
+	struct sock *bsk = l5->boot->sk;
+	int sndbuf, ret = -EAGAIN;
+
+	lock_sock(bsk);
+	sndbuf = READ_ONCE(bsk->sk_sndbuf);
+	if (!l5_packets(l5) && sk_wmem_alloc_get(bsk) >= sndbuf)
+		goto out;
+	if (!l5_packets(l5))
+		WRITE_ONCE(bsk->sk_sndbuf, max_t(int, sndbuf,
+						 2 * (len + L5_FILES_CUT)));
+	ret = l5->boot->ops->sendmsg(l5->boot, with, len);
+	WRITE_ONCE(bsk->sk_sndbuf, sndbuf);
+out:
+	release_sock(bsk);
+	return ret;
 }
 
 /* The bootstrap is to know what its owner knows, as in l5_boot_use(). */
@@ -249,11 +272,14 @@ static int l5_files_send(struct l5_sock *l5, struct msghdr *msg,
 	with.msg_controllen = msg->msg_controllen;
 	iov_iter_kvec(&with.msg_iter, L5_ITER_SOURCE, &vec, 1, vec.iov_len);
 	l5_files_begin(l5);
-	ret = l5->boot->ops->sendmsg(l5->boot, &with, vec.iov_len);
+	ret = l5_files_carry(l5, &with, vec.iov_len);
 	l5_boot_error(l5);
 	kvfree(vec.iov_base);
-	if (ret >= 0)
+	if (ret == (int)vec.iov_len)
 		return 0;
+	/* a part of it belongs to no record: the receiver will say so */
+	if (ret >= 0)
+		ret = -EIO;
 	iov_iter_revert(from, len);
 	return ret == -EPIPE ? -ESHUTDOWN : ret;
 }
@@ -294,14 +320,33 @@ static void l5_files_drain(struct l5_sock *l5)
 }
 
 /*
+ * Room for what may be said of a message without descriptors, to a receiver
+ * that asks for the sender. A peek of a stream goes on to the message behind
+ * this one, since it wants less than all of this one, and gives the descriptors
+ * of that: there is no place for them behind credentials.
+ */
+static size_t l5_files_about(const struct l5_sock *l5, const struct msghdr *msg,
+			     int flags)
+{
+	if (!(flags & MSG_PEEK) || l5_packets(l5))
+		return msg->msg_controllen;
+	return l5_pass_creds(l5->boot) ?
+	       min_t(size_t, msg->msg_controllen,
+		     CMSG_SPACE(sizeof(struct ucred))) : 0;
+}
+
+/*
  * Give a receiver @part bytes of the record at the cursor, from where it is,
  * and what rides with it: descriptors with the first byte, credentials with
  * each part. A receiver without room for that loses it, and gets MSG_CTRUNC.
- * MSG_PEEK in @flags: all of it is left where it is. *@stop: the receive is to
- * end here, since there were descriptors or it has been told something.
+ * MSG_PEEK in @flags: all of it is left where it is. *@stop: in: the receive
+ * has bytes already; out: it is to end here, since there were descriptors or it
+ * has been told something.
  *
- * Return: 0, -EPROTO if there is no such message, -EFAULT, or an error of the
- * bootstrap's that comes first. A packet is gone with -EFAULT, as AF_UNIX's is.
+ * Return: 0, -EAGAIN if the receive is to end before the record, since what is
+ * said of that would be said of the bytes it has, -EPROTO if there is no such
+ * message, -EFAULT, or an error of the bootstrap's that comes first. A packet
+ * is gone with -EFAULT, as AF_UNIX's is.
  */
 static int l5_files_recv(struct l5_sock *l5, struct msghdr *msg,
 			 const struct l5_cons *c, u32 part, int flags,
@@ -309,6 +354,8 @@ static int l5_files_recv(struct l5_sock *l5, struct msghdr *msg,
 {
 	bool last = c->off + part == c->len && !(flags & MSG_PEEK);
 	struct msghdr with = *msg;
+	size_t room = msg->msg_controllen;
+	bool asks, trunc = true;
 	int n, has;
 
 	lockdep_assert_held(&l5->rx_lock);
@@ -318,6 +365,22 @@ static int l5_files_recv(struct l5_sock *l5, struct msghdr *msg,
 	with.msg_name = NULL;
 	with.msg_namelen = 0;
 	l5_files_begin(l5);
+	/* it may have been told so just now */
+	asks = l5_pass_sender(l5->boot);
+	if (*stop && msg->msg_control && asks)
+		return -EAGAIN;
+	*stop = false;
+	/*
+	 * One that does not ask needs no room, also if another task has it ask
+	 * meanwhile: it may have other bytes by then.
+	 */
+	if (has == 1) {
+		room = asks ? l5_files_about(l5, msg, flags) : 0;
+		trunc = asks && room < CMSG_LEN(sizeof(struct ucred));
+	}
+	with.msg_controllen = room;
+	if (!room)
+		with.msg_control = NULL;
 	n = l5->boot->ops->recvmsg(l5->boot, &with, part,
 				   flags | MSG_DONTWAIT);
 	if (n >= 0 && l5->bops->received)
@@ -327,11 +390,13 @@ static int l5_files_recv(struct l5_sock *l5, struct msghdr *msg,
 	l5_boot_error(l5);
 	if (n < 0)
 		return n == -EAGAIN ? -EPROTO : n;
-	*stop = has == 2 || with.msg_controllen != msg->msg_controllen;
+	*stop = has == 2 || with.msg_controllen != room;
 	msg->msg_iter = with.msg_iter;
-	msg->msg_control = with.msg_control;
-	msg->msg_controllen = with.msg_controllen;
-	msg->msg_flags |= with.msg_flags & MSG_CTRUNC;
+	if (room)
+		msg->msg_control = with.msg_control;
+	msg->msg_controllen -= room - with.msg_controllen;
+	if (trunc)
+		msg->msg_flags |= with.msg_flags & MSG_CTRUNC;
 	return n == (int)part ? 0 : -EPROTO;
 }
 

@@ -439,6 +439,8 @@ struct l5_opts {
  * @closing: a listener that takes no more meetings; under @pending_lock
  * @late: &enum l5_lateness, under the bucket lock of its meeting
  * @inq: option TCP_INQ is set
+ * @cgroup_told: BPF programs of its cgroup were asked about it, beside its
+ *	bootstrap, see protosw.c
  * @conn: see the top of this file
  * @remote: the transport that the socket may be handed over to, or was; for
  *	life. See transport.h
@@ -488,6 +490,7 @@ struct l5_sock {
 	bool closing;
 	u8 late;
 	bool inq;
+	bool cgroup_told;
 	atomic_t early;
 	int spin_us;
 	int err_shown;

@@ -539,6 +539,7 @@ static ssize_t l5_ring_take(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		if (*files)
 			break;
 		if (unlikely(c->files)) {
+			*files = begun || done;
 			err = l5->bops->files->recv(l5, msg, c, part, 0, files);
 			if (err)
 				break;
@@ -615,7 +616,7 @@ static ssize_t l5_ring_take_whole(struct l5_sock *l5, struct msghdr *msg,
 	struct iov_iter *to = &msg->msg_iter;
 	struct l5_cons *c = &own->cons;
 	u32 whole, part, n;
-	bool stop;
+	bool stop = false;
 	int err;
 
 	lockdep_assert_held(&l5->rx_lock);
@@ -740,10 +741,11 @@ static ssize_t l5_ring_look(struct l5_sock *l5, struct msghdr *msg,
 		skip = 0;
 		n = part;
 		if (unlikely(walk.files)) {
+			*files = begun || done;
 			came = l5->bops->files->recv(l5, msg, &walk, part,
 						     MSG_PEEK, files);
 			if (came)
-				return done ?: came;
+				return done || came == -EAGAIN ? done : came;
 		} else if (!discard) {
 			n = l5_ring_copy_out(own, ring, &walk, part, to);
 		}

@@ -131,15 +131,10 @@ static int l5_setsockopt_own(struct l5_sock *l5, int optname, sockptr_t optval,
 	return err;
 }
 
-/*
- * SOL_L5_SOCKET is for options that the kernel takes on the owner, where they
- * would mean nothing, or refuses there. It is for no others, since a program
- * that judges options knows those by the level SOL_SOCKET.
- */
-static int l5_opt_allowed(int optname)
+/* Options of SOL_SOCKET by which programs judge or steer packets. */
+static bool l5_opt_filters(int optname)
 {
 	switch (optname) {
-	case SO_PEEK_OFF:
 	case SO_ATTACH_FILTER:
 	case SO_ATTACH_BPF:
 	case SO_DETACH_FILTER:
@@ -147,10 +142,21 @@ static int l5_opt_allowed(int optname)
 	case SO_ATTACH_REUSEPORT_CBPF:
 	case SO_ATTACH_REUSEPORT_EBPF:
 	case SO_DETACH_REUSEPORT_BPF:
-		break;
+		return true;
 	default:
-		return -ENOPROTOOPT;
+		return false;
 	}
+}
+
+/*
+ * SOL_L5_SOCKET is for options that the kernel takes on the owner, where they
+ * would mean nothing, or refuses there. It is for no others, since a program
+ * that judges options knows those by the level SOL_SOCKET.
+ */
+static int l5_opt_allowed(int optname)
+{
+	if (optname != SO_PEEK_OFF && !l5_opt_filters(optname))
+		return -ENOPROTOOPT;
 #ifdef CONFIG_CGROUP_BPF
 	if (cgroup_bpf_enabled(CGROUP_SETSOCKOPT))
 		return -EPERM;
@@ -194,7 +200,8 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 		l5_boot_label(l5);
 		return l5_setsockopt_own(l5, optname, optval, optlen);
 	}
-	if (level == SOL_SOCKET) {
+	/* where the kernel asks for these they are the bootstrap's at once */
+	if (level == SOL_SOCKET && !l5_opt_filters(optname)) {
 		err = sock_setsockopt(sock, level, optname, optval, optlen);
 		l5_opts_push(l5);
 		return err;
@@ -204,7 +211,7 @@ int l5_setsockopt(struct socket *sock, int level, int optname, sockptr_t optval,
 		if (err)
 			return err;
 		level = SOL_SOCKET;
-	} else if (!l5->boot->ops->setsockopt) {
+	} else if (level != SOL_SOCKET && !l5->boot->ops->setsockopt) {
 		return -EOPNOTSUPP;
 	}
 	if (l5->bops->opt_noop &&

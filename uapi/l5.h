@@ -27,6 +27,15 @@
 #define L5PROTO_INET6		1
 #define L5PROTO_UNIX		2
 
+/*
+ * The same sockets by another door: socket() with AF_INET or AF_INET6,
+ * SOCK_STREAM and this protocol, while the module's parameter "inet" is set.
+ * The parameter "protocol" has the number, or another, or 0 for none.
+ */
+#define IPPROTO_L5		261
+#define L5_PROTOCOL_PATH	"/sys/module/af_l5/parameters/protocol"
+#define L5_INET_PATH		"/sys/module/af_l5/parameters/inet"
+
 /* Level of get/setsockopt for the options below. */
 #define SOL_L5			0x4c35
 

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "given.h"
 #include "pass.h"
 
 DIFF_FIXTURE(diff_files_packets)
@@ -38,22 +39,7 @@ static int marked(char mark)
 /* Bytes with the first @n of some[], of which there are @nsome. */
 static ssize_t give(int fd, const char *text, size_t len, int n, int flags)
 {
-	static union {
-		char b[CMSG_SPACE((MOST + 2) * sizeof(int))];
-		struct cmsghdr align;
-	} u;
-	struct iovec v = { (void *)text, len };
-	struct msghdr m = {
-		.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.b,
-		.msg_controllen = CMSG_SPACE(n * sizeof(int)),
-	};
-	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-
-	h->cmsg_level = SOL_SOCKET;
-	h->cmsg_type = SCM_RIGHTS;
-	h->cmsg_len = CMSG_LEN(n * sizeof(int));
-	memcpy(CMSG_DATA(h), some, n * sizeof(int));
-	return sendmsg(fd, &m, flags | MSG_NOSIGNAL);
+	return end_give(fd, text, len, some, n, flags);
 }
 
 static void make(char mark, int n)
@@ -351,43 +337,21 @@ SCENARIO_BOTH(shut)
 	take(c, c->a, 100, 4, 0);
 }
 
-/* Credentials that a sender states by itself */
-static ssize_t state_creds(int fd, const struct ucred *cred, void *text,
-			   size_t len)
-{
-	union {
-		char b[CMSG_SPACE(sizeof(*cred))];
-		struct cmsghdr align;
-	} u = { 0 };
-	struct iovec v = { text, len };
-	struct msghdr m = {
-		.msg_iov = &v, .msg_iovlen = 1,
-		.msg_control = u.b, .msg_controllen = sizeof(u.b),
-	};
-	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-
-	h->cmsg_level = SOL_SOCKET;
-	h->cmsg_type = SCM_CREDENTIALS;
-	h->cmsg_len = CMSG_LEN(sizeof(*cred));
-	memcpy(CMSG_DATA(h), cred, sizeof(*cred));
-	return sendmsg(fd, &m, MSG_NOSIGNAL);
-}
-
 SCENARIO_BOTH(credentials)
 {
 	struct ucred cred = { getpid(), getuid(), getgid() };
 	int one = 1;
 
 	pair(c);
-	R(state_creds(c->a, &cred, "x", 1));
+	R(creds_give_of(c->a, "x", 1, &cred, 0));
 	take(c, c->b, 100, 4, 0);
 	R(setsockopt(c->b, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)));
-	R(state_creds(c->a, &cred, "x", 1));
+	R(creds_give_of(c->a, "x", 1, &cred, 0));
 	take(c, c->b, 100, 30, 0);
 	R(give_marked(c->a, "both", 'a', 1));
 	take(c, c->b, 100, 30, 0);
 	cred.pid = 0x3fffff00;
-	R(state_creds(c->a, &cred, "x", 1));
+	R(creds_give_of(c->a, "x", 1, &cred, 0));
 	P(c->b, 0);
 }
 
@@ -455,7 +419,7 @@ SCENARIO_BOTH(stated_for_all)
 	pair(c);
 	R(setsockopt(c->b, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)));
 	memset(buf, 's', left);
-	R(state_creds(c->a, &cred, buf, left) == (ssize_t)left);
+	R(creds_give_of(c->a, buf, left, &cred, 0) == (ssize_t)left);
 	for (; left; left -= got, n++) {
 		union {
 			char b[CMSG_SPACE(sizeof(cred))];
@@ -487,7 +451,7 @@ SCENARIO_BOTH(parts)
 
 	pair(c);
 	R(setsockopt(c->b, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)));
-	R(state_creds(c->a, &cred, "0123456789", 10));
+	R(creds_give_of(c->a, "0123456789", 10, &cred, 0));
 	R(send(c->a, "real", 4, 0));
 	take(c, c->b, 3, 30, 0);
 	take(c, c->b, 3, 30, MSG_PEEK);

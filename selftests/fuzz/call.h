@@ -60,10 +60,10 @@
 	X(MADVISE, "madvise", 10) /* -, m; advice, part */		\
 	X(MREMAP, "mremap", 4)	/* -, m; way */				\
 	X(POKE, "poke", 90)	/* -, m; where, what, word */		\
-	X(FLOOD, "flood", 12)	/* -, m; records, length, 1: from the tail */ \
+	X(FLOOD, "flood", 12)	/* -, m; records, length, FZ_FLOOD_* */	\
 	X(LOOK, "look", 8)	/* -, m: reads it */			\
 	X(SCRIBBLE, "scribble", 8) /* -; -, -, seed: a thread that pokes */ \
-	X(HAMMER, "hammer", 20)	/* -, m; where, what, word: one word */	\
+	X(HAMMER, "hammer", 30)	/* -, m; where, what, word: one word */	\
 	X(SPAWN, "spawn", 16)	/* -; lane, FZ_SPAWN_* */		\
 	X(KILL, "kill", 4)	/* -; lane */				\
 	X(NETNS, "netns", 2)	/* -; which */				\
@@ -89,7 +89,11 @@ extern const char *const fz_op_name[FZ_OP_COUNT];
 extern const unsigned int fz_op_weight[FZ_OP_COUNT];
 
 /* What a socket is made as */
-enum fz_kind { FZ_KIND_L5, FZ_KIND_PLAIN, FZ_KIND_ODD };
+enum fz_kind { FZ_KIND_L5, FZ_KIND_PLAIN, FZ_KIND_ODD, FZ_KIND_INET };
+
+/* Records that follow the last one; an empty one comes before them */
+#define FZ_FLOOD_ON		0x1
+#define FZ_FLOOD_EMPTY		0x2
 
 #define FZ_PAIR_PLAIN_CLIENT	0x1
 #define FZ_PAIR_PLAIN_SERVER	0x2

@@ -373,8 +373,9 @@ FZ_DO(flood)
 	if (!map_len(m))
 		return -EINVAL;
 	view(m, &v);
-	FZ_TRY(ret = fz_flood(&v, c->a, c->b, c->v & 1));
-	if (c->v & 1)
+	FZ_TRY(ret = fz_flood(&v, c->a, c->b, c->v & FZ_FLOOD_ON,
+			      c->v & FZ_FLOOD_EMPTY));
+	if (c->v & FZ_FLOOD_ON)
 		ring(c);
 	return ret;
 }

@@ -54,7 +54,17 @@ static int make(uint32_t proto, uint32_t type, unsigned int kind)
 		return socket(proto & 63, type, proto);
 	if (kind == FZ_KIND_PLAIN || fz_world.plain)
 		return socket(plain[proto % 3], type, 0);
+	if (kind == FZ_KIND_INET && proto % 3 != L5PROTO_UNIX)
+		return socket(plain[proto % 3], type, IPPROTO_L5);
 	return socket(fz_world.family, type, proto);
+}
+
+/* Of the sockets of pairs and the like, those in each fourth slot */
+static unsigned int kind_of(const struct fz_call *c, uint32_t is_plain,
+			    uint32_t slot)
+{
+	return c->b & is_plain ? FZ_KIND_PLAIN :
+	       slot % 4 ? FZ_KIND_L5 : FZ_KIND_INET;
 }
 
 FZ_DO(socket)
@@ -138,12 +148,11 @@ FZ_DO(pair)
 
 	if (c->b & FZ_PAIR_BORN)
 		return pair_born(c, type);
-	l = pair_listen(c->a, what, c->b & FZ_PAIR_PLAIN_SERVER ?
-			FZ_KIND_PLAIN : FZ_KIND_L5, &at, &len);
+	l = pair_listen(c->a, what, kind_of(c, FZ_PAIR_PLAIN_SERVER, c->t),
+			&at, &len);
 	if (l < 0)
 		return -errno;
-	n = make(proto_of(c->a), type, c->b & FZ_PAIR_PLAIN_CLIENT ?
-		 FZ_KIND_PLAIN : FZ_KIND_L5);
+	n = make(proto_of(c->a), type, kind_of(c, FZ_PAIR_PLAIN_CLIENT, c->s));
 	if (n < 0) {
 		close(l);
 		return -EMFILE;
@@ -175,8 +184,7 @@ FZ_DO(listener)
 {
 	int one = 1, fd = make(proto_of(c->a), SOCK_STREAM |
 			       (c->b & FZ_PAIR_NONBLOCK ? SOCK_NONBLOCK : 0),
-			       c->b & FZ_PAIR_PLAIN_SERVER ? FZ_KIND_PLAIN :
-			       FZ_KIND_L5);
+			       kind_of(c, FZ_PAIR_PLAIN_SERVER, c->t));
 	struct fz_call bind = { .s = c->t, .a = c->a };
 
 	if (fd < 0)
@@ -220,7 +228,7 @@ FZ_DO(dial)
 		at.ss_family == AF_UNIX ? L5PROTO_UNIX : proto_of(c->a);
 	fd = make(proto, SOCK_STREAM |
 		  (c->b & FZ_PAIR_NONBLOCK ? SOCK_NONBLOCK : 0),
-		  c->b & FZ_PAIR_PLAIN_CLIENT ? FZ_KIND_PLAIN : FZ_KIND_L5);
+		  kind_of(c, FZ_PAIR_PLAIN_CLIENT, c->t));
 	if (fd < 0)
 		return -errno;
 	want_rdma(fd, proto, c->s);

@@ -453,20 +453,15 @@ static bool rung(const struct fz_call *c)
 }
 
 /*
- * The call that kept a CPU for longest. One that slept for most of @took has
- * let others have it. Two lanes at once may lose one: there are more runs.
+ * How long a call kept a CPU. One that slept for most of @took has let others
+ * have it.
  */
-static void longest(const struct fz_call *c, uint32_t at, uint64_t took,
-		    uint64_t busy)
+static void kept(const struct fz_call *c, uint32_t at, uint64_t took,
+		 uint64_t busy)
 {
-	uint64_t us = busy / 1000;
-
-	if (!is_short(c) || busy * 4 < took ||
-	    (rung(c) && fz_has_hands(prog)) ||
-	    us < __atomic_load_n(&fz_log->busy_us, __ATOMIC_RELAXED))
+	if (!is_short(c) || busy * 4 < took || (rung(c) && fz_has_hands(prog)))
 		return;
-	__atomic_store_n(&fz_log->busy_at, at, __ATOMIC_RELAXED);
-	__atomic_store_n(&fz_log->busy_us, us, __ATOMIC_RELAXED);
+	__atomic_store_n(&fz_log->busy_us[at], busy / 1000, __ATOMIC_RELAXED);
 }
 
 static void run_call(const struct fz_call *c, uint32_t at)
@@ -490,7 +485,7 @@ static void run_call(const struct fz_call *c, uint32_t at)
 	busy = now_ns(CLOCK_THREAD_CPUTIME_ID) - busy;
 	since = now_ns(CLOCK_MONOTONIC) - since;
 	fz_count_call(&fz_log->count[c->op], ret, since, busy);
-	longest(c, at, since, busy);
+	kept(c, at, since, busy);
 	if (fz_world.trace)
 		fprintf(stderr, "# %u %u %s: %ld\n", at, c->lane,
 			fz_op_name[c->op], ret);
@@ -570,8 +565,7 @@ bool fz_exec(const struct fz_prog *p)
 {
 	fz_log->prog = *p;
 	memset(fz_log->at, 0, sizeof(fz_log->at));
-	fz_log->busy_at = 0;
-	fz_log->busy_us = 0;
+	memset(fz_log->busy_us, 0, sizeof(fz_log->busy_us));
 	__atomic_store_n(&fz_log->running, 1, __ATOMIC_RELEASE);
 	prog = p;
 	found = false;

@@ -56,8 +56,7 @@ struct fz_count {
  * @programs: how many were run
  * @rests: a count of looks whether another worker still wants to be alone
  * @running: between the beginning and the end of a program
- * @busy_at: the one of its short calls that kept a CPU for longest
- * @busy_us: how long
+ * @busy_us: how long each of its short calls kept a CPU; 0 of others
  * @changed: what proc.c has to take back when it ends
  * @complaint: of the kernel, empty if there was none
  * @count: of each kind of call
@@ -69,8 +68,7 @@ struct fz_log {
 	uint64_t programs;
 	uint64_t rests;
 	uint32_t running;
-	uint32_t busy_at;
-	uint32_t busy_us;
+	uint32_t busy_us[FZ_CALLS];
 	uint32_t changed;
 	char complaint[200];
 	struct fz_count count[FZ_OP_COUNT];
@@ -238,6 +236,8 @@ bool fz_has_hands(const struct fz_prog *p);
 long fz_poke_until(const struct fz_call *c, const bool *stop);
 
 /* Put back what calls changed that outlives their program. */
+/* How records are published to another host, until a program says otherwise */
+void fz_proc_notify(uint32_t way);
 void fz_proc_begin(void);
 void fz_proc_reset(void);
 void fz_netns_reset(void);

@@ -31,7 +31,7 @@ static void gen_socket(struct model *m, struct fz_call *c)
 	if (once(m, 40))
 		c->b = pick(m, 12);
 	c->v = once(m, 8) ? FZ_KIND_PLAIN : once(m, 60) ? FZ_KIND_ODD :
-			    FZ_KIND_L5;
+	       once(m, 4) ? FZ_KIND_INET : FZ_KIND_L5;
 	put(m, c->t, HAS_IDLE, c->a % 3);
 }
 
@@ -479,7 +479,7 @@ static void gen_hammer(struct model *m, struct fz_call *c)
 		c->b = FZ_WORD_LOCK_KERNEL + pick(m, 4);
 	}
 	m->last = m->mapped_of[c->t % FZ_MAPS];
-	m->fights = 6;
+	m->fights = 10;
 }
 
 static void gen_flood(struct model *m, struct fz_call *c)
@@ -488,8 +488,17 @@ static void gen_flood(struct model *m, struct fz_call *c)
 	c->a = once(m, 4) ? 4096 : pick(m, 32);
 	c->b = once(m, 3) ? pick(m, 70000) : pick(m, 9);
 	/* a stranger to the ring, or records that follow the last one */
-	c->v = once(m, 2);
+	c->v = once(m, 2) | (once(m, 4) ? FZ_FLOOD_EMPTY : 0);
+	/* few that fit, about as long as what goes to another host at once */
+	if (once(m, 6)) {
+		c->a = pick(m, 3);
+		c->b = 65536 - 32 + 8 * pick(m, 8);
+		c->v |= FZ_FLOOD_ON;
+	}
 	scribbled(m, c->t);
+	/* a call on the socket has the kernel look at them */
+	m->last = m->mapped_of[c->t % FZ_MAPS];
+	m->fights = 3;
 }
 
 static void gen_look(struct model *m, struct fz_call *c)

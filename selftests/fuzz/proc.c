@@ -55,6 +55,14 @@ static long file_put(const char *path, const char *text)
 	return ret < 0 ? ret : 0;
 }
 
+void fz_proc_notify(uint32_t way)
+{
+	char text[12];
+
+	snprintf(text, sizeof(text), "%u", way);
+	file_put("/proc/sys/net/l5/rdma_notify", text);
+}
+
 static void file_get(const char *path, char *to, size_t room)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

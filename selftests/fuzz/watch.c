@@ -188,30 +188,44 @@ static int larger_first(const void *a, const void *b)
 }
 
 /*
- * Does a call of it keep a CPU for @us or longer in each eighth run, and
- * several times as long as ever without the others? Ever: but for one run.
+ * Which calls of it keep a CPU for @us or longer in each eighth run, and
+ * several times as long as ever without the others? Ever: but for one run. Each
+ * is compared with itself, since a program has calls that take long by
+ * themselves. Those that do not keep one are taken out of @still.
+ *
+ * Return: whether any is left.
  */
 static bool busy_by_others(const struct fz_prog *p, enum fz_without without,
-			   uint32_t us)
+			   uint32_t us, bool *still)
 {
-	uint32_t whole[BUSY_TIMES], alone[BUSY_TIMES];
-	unsigned int i, n = 0;
+	static uint32_t whole[FZ_CALLS][BUSY_TIMES];
+	static uint32_t alone[FZ_CALLS][BUSY_TIMES];
+	unsigned int i, at, n = 0;
+	bool any = false;
 
 	for (i = 0; i < BUSY_TIMES; i++) {
 		fz_exec(p);
-		whole[i] = fz_log->busy_us;
-		n += whole[i] >= us;
+		for (at = 0; at < p->n; at++) {
+			whole[at][i] = fz_log->busy_us[at];
+			n += still[at] && whole[at][i] >= us;
+		}
 		if (!n && i >= BUSY_LOOKS)
 			return false;
 		fz_world.without = without;
 		fz_exec(p);
 		fz_world.without = FZ_WHOLE;
-		alone[i] = fz_log->busy_us;
+		for (at = 0; at < p->n; at++)
+			alone[at][i] = fz_log->busy_us[at];
 	}
-	qsort(whole, BUSY_TIMES, sizeof(*whole), larger_first);
-	qsort(alone, BUSY_TIMES, sizeof(*alone), larger_first);
 	i = BUSY_TIMES / 8 - 1;
-	return whole[i] >= us && whole[i] >= BUSY_RATIO * alone[1];
+	for (at = 0; at < p->n; at++) {
+		qsort(whole[at], BUSY_TIMES, sizeof(**whole), larger_first);
+		qsort(alone[at], BUSY_TIMES, sizeof(**alone), larger_first);
+		still[at] = still[at] && whole[at][i] >= us &&
+			    whole[at][i] >= BUSY_RATIO * alone[at][1];
+		any |= still[at];
+	}
+	return any;
 }
 
 /*
@@ -222,27 +236,35 @@ static bool busy_by_others(const struct fz_prog *p, enum fz_without without,
  */
 static bool busy(unsigned int w, const struct fz_prog *p)
 {
-	bool hands = plan->held && fz_has_hands(p), again = true;
+	bool hands = plan->held && fz_has_hands(p), again = false;
 	uint32_t some = (hands ? HELD_SOME_US : BUSY_US) * l5_slow();
 	uint32_t most = (hands ? HELD_US : BUSY_US) * l5_slow();
-	uint32_t at = fz_log->busy_at, us = fz_log->busy_us;
-	unsigned int i;
+	bool still[FZ_CALLS];
+	uint32_t us[FZ_CALLS];
+	unsigned int i, at;
 
-	if (us < some)
+	memcpy(us, fz_log->busy_us, sizeof(us));
+	for (at = 0; at < FZ_CALLS; at++) {
+		still[at] = us[at] >= some;
+		again |= still[at];
+	}
+	if (!again)
 		return false;
 	shared->busy++;
 	if (!alone_begin(w))
 		return false;
 	for (i = 0; i < BUSY_ROUNDS && again; i++)
 		again = busy_by_others(p, hands ? FZ_NO_HANDS : FZ_NO_LANES,
-				       most);
+				       most, still);
 	alone_end(w);
 	if (!again)
 		return false;
+	for (at = 0; !still[at]; at++)
+		;
 	fz_log->at[p->call[at].lane] = at + 1;
 	snprintf(fz_log->complaint, sizeof(fz_log->complaint),
 		 "%s keeps a CPU for as long as others like, once %u us",
-		 fz_op_name[p->call[at].op], us);
+		 fz_op_name[p->call[at].op], us[at]);
 	return true;
 }
 
@@ -277,6 +299,11 @@ static void worker(unsigned int w, int dir)
 	/* what it needs of its own is above what programs may close */
 	fz_world.home = fz_world.home < 0 ? -1 : fz_own_fd(fz_world.home);
 	fz_world.far = fz_world.far < 0 ? -1 : fz_own_fd(fz_world.far);
+	if (fz_world.rdma) {
+		struct fz_rnd r = fz_rnd_of(plan->seed, fz_log->programs);
+
+		fz_proc_notify(fz_below(&r, 5));
+	}
 	if (!fz_exec_begin(&shared->cover)) {
 		perror("# fuzz: no worker");
 		_exit(2);

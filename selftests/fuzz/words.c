@@ -159,13 +159,17 @@ long fz_poke(struct fz_view *v, uint32_t where, uint32_t what, uint64_t chance,
 	return 0;
 }
 
-long fz_flood(struct fz_view *v, uint32_t n, uint32_t len, bool on)
+long fz_flood(struct fz_view *v, uint32_t n, uint32_t len, bool on, bool empty)
 {
 	uint64_t pos = on ? own_word(v, false) : peer_word(v, true);
 	uint32_t i;
 
 	if (!v->own || !v->tx || !v->tx_len)
 		return -EINVAL;
+	if (empty) {
+		l5_store_release(slot_at(v, pos), VALID);
+		pos += l5_rec_size(0);
+	}
 	for (i = 0; i < n && i < 65536; i++) {
 		l5_store_release(slot_at(v, pos), VALID | len);
 		pos += l5_rec_size(len);

@@ -33,7 +33,7 @@ struct fz_view {
 long fz_poke(struct fz_view *v, uint32_t where, uint32_t what, uint64_t chance,
 	     const bool *stop);
 
-/* @n records of @len bytes where the peer reads, and the tail behind them */
-long fz_flood(struct fz_view *v, uint32_t n, uint32_t len, bool on);
+/* @n records of @len bytes, after an empty one if @empty, and the tail */
+long fz_flood(struct fz_view *v, uint32_t n, uint32_t len, bool on, bool empty);
 
 #endif /* FZ_WORDS_H */

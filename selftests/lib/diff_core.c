@@ -23,9 +23,10 @@
 #include "settle.h"
 
 /*
- * The family that stands in for AF_L5: "l5" itself; "self", the kernel's own
- * family once more, to see that a scenario is deterministic; "unix", to see
- * that the suite notices a family that is not TCP.
+ * The family that stands in for AF_L5: "l5" itself; "inet", AF_INET and
+ * AF_INET6 with AF_L5's protocol; "self", the kernel's own family once more, to
+ * see that a scenario is deterministic; "unix", to see that the suite notices a
+ * family that is not TCP.
  */
 static const char *subject(void)
 {
@@ -63,6 +64,10 @@ static int family(struct ctx *c, bool l5, int *proto)
 		return AF_UNIX;
 	if (!l5)
 		return c->v->dom;
+	if (c->v->dom != AF_UNIX && !strcmp(subject(), "inet")) {
+		*proto = l5_number(L5_PROTOCOL_PATH);
+		return c->v->dom;
+	}
 	*proto = c->v->dom == AF_INET ? L5PROTO_INET :
 		 c->v->dom == AF_INET6 ? L5PROTO_INET6 : L5PROTO_UNIX;
 	return l5_family();
@@ -79,7 +84,7 @@ static int make_socket(struct ctx *c, int flags, bool l5)
 	int type = c->v->type ?: SOCK_STREAM;
 	int fd = socket(fam, type | flags, proto);
 
-	if (fam != l5_family())
+	if (fam != l5_family() && !proto)
 		return fd;
 	if (fd >= 0 && c->v->bit == V_FORCED &&
 	    setsockopt(fd, SOL_L5, L5_FORCE, &one, sizeof(one)))

@@ -17,6 +17,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,6 +92,8 @@ int end_socket(enum end_kind kind, int family)
 
 	if (kind == END_TCP)
 		fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	else if (kind == END_INET && family != AF_UNIX)
+		fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_L5);
 	else
 		fd = socket(l5_family(), SOCK_STREAM | SOCK_CLOEXEC, proto);
 	return fd < 0 ? -errno : fd;
@@ -317,6 +320,16 @@ bool end_exchange(int a, int b, size_t n, uint64_t pos)
 			    !half_step(&h[i], p[i].revents, n, pos))
 				return false;
 	}
+}
+
+bool kernel_asks_for_options(void)
+{
+	struct utsname u;
+	int major = 0, minor = 0;
+
+	uname(&u);
+	sscanf(u.release, "%d.%d", &major, &minor);
+	return major > 6 || (major == 6 && minor >= 12);
 }
 
 int end_reason(int fd)

@@ -15,7 +15,8 @@
 #include "l5test.h"
 #include "pass.h"
 
-enum end_kind { END_TCP, END_L5 };
+/* END_INET is AF_L5 by its protocol of AF_INET and AF_INET6. */
+enum end_kind { END_TCP, END_L5, END_INET };
 
 /* An address of any of the three families, and its length. */
 struct addr {
@@ -85,6 +86,9 @@ long end_sendfile(int fd, const void *b, long n);
 
 /* Readable (or @events) within a generous time? The revents. */
 int end_poll(int fd, int events);
+
+/* Does this kernel ask AF_L5 for options of SOL_SOCKET? */
+bool kernel_asks_for_options(void);
 
 /* L5_REASON by number and name. */
 int end_reason(int fd);

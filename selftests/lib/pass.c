@@ -27,13 +27,14 @@ static struct msghdr *with_fd(struct with_fd *w)
 	return &w->m;
 }
 
-ssize_t end_pass_many(int via, const int *fds, int n, int flags)
+ssize_t end_give(int via, const void *text, size_t len, const int *fds, int n,
+		 int flags)
 {
 	union {
-		char b[CMSG_SPACE(8 * sizeof(int))];
+		char b[CMSG_SPACE(END_GIVE_MOST * sizeof(int))];
 		struct cmsghdr align;
 	} u = { 0 };
-	struct iovec v = { "x", 1 };
+	struct iovec v = { (void *)text, len };
 	struct msghdr m = {
 		.msg_iov = &v, .msg_iovlen = 1, .msg_control = u.b,
 		.msg_controllen = CMSG_SPACE(n * sizeof(int)),
@@ -45,6 +46,11 @@ ssize_t end_pass_many(int via, const int *fds, int n, int flags)
 	h->cmsg_len = CMSG_LEN(n * sizeof(int));
 	memcpy(CMSG_DATA(h), fds, n * sizeof(int));
 	return sendmsg(via, &m, flags | MSG_NOSIGNAL);
+}
+
+ssize_t end_pass_many(int via, const int *fds, int n, int flags)
+{
+	return end_give(via, "x", 1, fds, n, flags);
 }
 
 bool end_pass(int via, int fd)

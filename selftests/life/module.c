@@ -190,8 +190,24 @@ TEST_F_TIMEOUT(life_module, remove_and_insert, 300)
 	}
 }
 
-/* With a number that is no family's, or another's, nothing begins or stays. */
-TEST_F_TIMEOUT(life_module, family_not_to_be_had, 300)
+/* How many sockets a process gets that tries again and again, 100 at most. */
+static int tries_sockets(void)
+{
+	int n = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGTERM, SIG_DFL);
+	/* "family=1" says that the number is that of AF_UNIX */
+	while (n < 100)
+		n += socket(L5_FAMILY_DEFAULT, SOCK_STREAM, 0) >= 0;
+	return n;
+}
+
+/*
+ * With a number that is no family's or protocol's, or another's, nothing begins
+ * or stays, and no process has a socket of what did not begin.
+ */
+TEST_F_TIMEOUT(life_module, number_not_to_be_had, 300)
 {
 	static const struct {
 		const char *params;
@@ -201,13 +217,24 @@ TEST_F_TIMEOUT(life_module, family_not_to_be_had, 300)
 		{ "family=0", -EINVAL },
 		{ "family=1000", -EINVAL },
 		{ "family=1", -EBUSY },
+		{ "protocol=-1", -EINVAL },
+		{ "protocol=6", -EINVAL },
+		{ "protocol=255", -EINVAL },
+		{ "protocol=256", -EINVAL },
+		{ "protocol=262", -EINVAL },
+		{ "protocol=263", -EINVAL },
 	};
 	const char *file = module_file();
 	unsigned int i;
+	pid_t pid;
 
 	if (access(file, R_OK))
 		SKIP(return, "do not know where the module's file is");
 	ASSERT_EQ(0, module_remove());
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(tries_sockets());
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		/* the tests after this one want the module back */
 		EXPECT_EQ(bad[i].err,
@@ -218,9 +245,36 @@ TEST_F_TIMEOUT(life_module, family_not_to_be_had, 300)
 		EXPECT_EQ(-1, l5_sockets());
 		EXPECT_GT(0, end_socket(END_L5, AF_INET));
 	}
+	/* it has no socket, or it would hold the module */
+	EXPECT_EQ(0, kill(pid, SIGTERM));
+	EXPECT_EQ(SIGTERM, l5_reap(pid));
 	ASSERT_EQ(0, module_insert(file));
 	EXPECT_EQ(0, l5_stat("conn_shm"));
 	close(end_socket(END_L5, AF_INET));
+}
+
+/* The number of the protocol, or none. */
+TEST_F_TIMEOUT(life_module, protocol_number, 120)
+{
+	const char *file = module_file();
+	int fd;
+
+	if (access(file, R_OK))
+		SKIP(return, "do not know where the module's file is");
+	ASSERT_EQ(0, module_remove());
+	ASSERT_EQ(0, module_insert_with(file, "protocol=0 inet=1"));
+	EXPECT_EQ(-EPROTONOSUPPORT, end_socket(END_INET, AF_INET));
+	EXPECT_EQ(-EPROTONOSUPPORT, end_socket(END_INET, AF_INET6));
+	ASSERT_EQ(0, module_remove());
+	ASSERT_EQ(0, module_insert_with(file, "protocol=257 inet=1"));
+	EXPECT_EQ(-EPROTONOSUPPORT, end_socket(END_INET, AF_INET));
+	fd = socket(AF_INET6, SOCK_STREAM, 257);
+	EXPECT_EQ(L5_TRANSPORT_NONE, l5_getopt(fd, L5_TRANSPORT));
+	EXPECT_NE(0, module_remove());
+	close(fd);
+	ASSERT_TRUE(l5_comes_back(l5_references, 0, 0, 10000));
+	ASSERT_EQ(0, module_remove());
+	ASSERT_EQ(0, module_insert(file));
 }
 
 /* A process with sockets of every state, which closes none by itself. */

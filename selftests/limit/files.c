@@ -109,18 +109,18 @@ TEST_F(limit_files, refused)
 	for (i = 0; i < n; i++) {
 		ASSERT_LE(0, bad[i]);
 		fds[1] = bad[i];
-		EXPECT_EQ(-1, fds_give(self->fd[0], "x", 1, &bad[i], 1, 0));
+		EXPECT_EQ(-1, end_give(self->fd[0], "x", 1, &bad[i], 1, 0));
 		EXPECT_EQ(EOPNOTSUPP, errno) {
 			TH_LOG("%d", i);
 		}
-		EXPECT_EQ(-1, fds_give(self->fd[0], "x", 1, fds, 2, 0));
+		EXPECT_EQ(-1, end_give(self->fd[0], "x", 1, fds, 2, 0));
 		EXPECT_EQ(EOPNOTSUPP, errno);
 		EXPECT_EQ(-1, recv(self->fd[1], b, sizeof(b), MSG_DONTWAIT));
 		EXPECT_EQ(EAGAIN, errno);
 	}
 	/* the kernel's own answer, also over AF_UNIX */
 	if (!io_uring_queue_init(2, &ring, 0)) {
-		EXPECT_EQ(-1, fds_give(self->fd[0], "x", 1, &ring.ring_fd, 1,
+		EXPECT_EQ(-1, end_give(self->fd[0], "x", 1, &ring.ring_fd, 1,
 				       0));
 		EXPECT_EQ(EINVAL, errno);
 		io_uring_queue_exit(&ring);
@@ -130,7 +130,7 @@ TEST_F(limit_files, refused)
 	fds[1] = end_listen(END_L5, &at5);
 	ASSERT_LE(0, fds[0]);
 	ASSERT_LE(0, fds[1]);
-	EXPECT_EQ(1, fds_give(self->fd[0], "x", 1, fds, 2, 0));
+	EXPECT_EQ(1, end_give(self->fd[0], "x", 1, fds, 2, 0));
 	close(fds[0]);
 	close(fds[1]);
 	for (i = 0; i < n; i++)
@@ -150,7 +150,7 @@ TEST_F(limit_files, kinds)
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, ftruncate(fd, 4096));
 	ASSERT_EQ(0, fcntl(fd, F_ADD_SEALS, seals));
-	ASSERT_EQ(4, fds_give(self->fd[0], "memo", 4, &fd, 1, 0));
+	ASSERT_EQ(4, end_give(self->fd[0], "memo", 4, &fd, 1, 0));
 	ASSERT_EQ(4, fds_take(self->fd[1], b, sizeof(b), &got, 0));
 	EXPECT_EQ(seals, fcntl(got, F_GET_SEALS));
 	EXPECT_EQ(0, syscall(SYS_kcmp, getpid(), getpid(), 0, fd, got));
@@ -159,7 +159,7 @@ TEST_F(limit_files, kinds)
 
 	fd = open("/", O_PATH);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(4, fds_give(self->fd[0], "path", 4, &fd, 1, 0));
+	ASSERT_EQ(4, end_give(self->fd[0], "path", 4, &fd, 1, 0));
 	ASSERT_EQ(4, fds_take(self->fd[1], b, sizeof(b), &got, 0));
 	EXPECT_EQ(O_PATH, fcntl(got, F_GETFL) & O_PATH);
 	close(got);
@@ -167,7 +167,7 @@ TEST_F(limit_files, kinds)
 
 	fd = epoll_create1(0);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(4, fds_give(self->fd[0], "epol", 4, &fd, 1, 0));
+	ASSERT_EQ(4, end_give(self->fd[0], "epol", 4, &fd, 1, 0));
 	ASSERT_EQ(4, fds_take(self->fd[1], b, sizeof(b), &got, 0));
 	EXPECT_LE(0, got);
 	close(got);
@@ -175,7 +175,7 @@ TEST_F(limit_files, kinds)
 
 	fd = syscall(SYS_pidfd_open, getpid(), 0);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(4, fds_give(self->fd[0], "pidf", 4, &fd, 1, 0));
+	ASSERT_EQ(4, end_give(self->fd[0], "pidf", 4, &fd, 1, 0));
 	ASSERT_EQ(4, fds_take(self->fd[1], b, sizeof(b), &got, 0));
 	EXPECT_LE(0, got);
 	close(got);
@@ -402,7 +402,7 @@ static void *gives_until_end(void *arg)
 	ssize_t n;
 
 	do {
-		n = fds_give(b->fd, "x", 1, &fd, 1, 0);
+		n = end_give(b->fd, "x", 1, &fd, 1, 0);
 		if (n == 1)
 			n = send(b->fd, much, 300, MSG_NOSIGNAL);
 	} while (n > 0);
@@ -448,7 +448,7 @@ TEST_F(limit_files, revoked)
 
 	ASSERT_NE(NULL, f);
 	ASSERT_EQ(0, pipe(p));
-	ASSERT_EQ(1, fds_give(self->fd[0], "x", 1, &p[0], 1, 0));
+	ASSERT_EQ(1, end_give(self->fd[0], "x", 1, &p[0], 1, 0));
 	close(p[0]);
 	EXPECT_EQ(1, write(p[1], "w", 1));
 	EXPECT_LE(0, fputs("all\n", f));
@@ -476,30 +476,120 @@ TEST_F(limit_files, errqueue)
 /* A look that waits for more than it can be told of ends, and nothing else. */
 TEST_F(limit_files, peeked_on)
 {
-	union {
-		char b[CMSG_SPACE(sizeof(struct ucred))];
-		struct cmsghdr align;
-	} u = { 0 };
-	struct ucred cred = { getpid(), getuid(), getgid() };
-	struct iovec v = { "12345", 5 };
-	struct msghdr m = {
-		.msg_iov = &v, .msg_iovlen = 1,
-		.msg_control = u.b, .msg_controllen = sizeof(u.b),
-	};
-	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
 	char b[16];
 
-	h->cmsg_level = SOL_SOCKET;
-	h->cmsg_type = SCM_CREDENTIALS;
-	h->cmsg_len = CMSG_LEN(sizeof(cred));
-	memcpy(CMSG_DATA(h), &cred, sizeof(cred));
-	ASSERT_EQ(5, sendmsg(self->fd[0], &m, 0));
-	ASSERT_EQ(5, sendmsg(self->fd[0], &m, 0));
+	ASSERT_EQ(5, creds_give(self->fd[0], "12345", 5, 0));
+	ASSERT_EQ(5, creds_give(self->fd[0], "12345", 5, 0));
 	EXPECT_EQ(5, recv(self->fd[1], b, 10, MSG_PEEK));
 	EXPECT_EQ(5, recv(self->fd[1], b, 10, MSG_PEEK | MSG_WAITALL));
 	ASSERT_EQ(5, recv(self->fd[1], b, 5, 0));
 	ASSERT_EQ(5, recv(self->fd[1], b, 5, 0));
-	EXPECT_EQ(5, sendmsg(self->fd[0], &m, 0));
+	EXPECT_EQ(5, creds_give(self->fd[0], "12345", 5, 0));
+}
+
+/* A look is shown no descriptor of a message that it is not shown. */
+TEST_F(limit_files, peeked_apart)
+{
+	int asks, got, fd;
+	size_t room;
+	char b[16];
+	pid_t pid;
+
+	for (asks = 0; asks < 2; asks++) {
+		ASSERT_EQ(0, setsockopt(self->fd[1], SOL_SOCKET, SO_PASSCRED,
+					&asks, sizeof(asks)));
+		ASSERT_EQ(4, creds_give(self->fd[0], "AAAA", 4, 0));
+		ASSERT_EQ(4, creds_give(self->fd[0], "CCCC", 4, 0));
+		fd = given_make(7);
+		ASSERT_EQ(4, end_give(self->fd[0], "BBBB", 4, &fd, 1, 0));
+		close(fd);
+		for (room = 1; room <= sizeof(b); room++) {
+			memset(b, 0, sizeof(b));
+			got = -1;
+			EXPECT_LT(0, fds_take(self->fd[1], b, room, &got,
+					      MSG_PEEK));
+			EXPECT_EQ('A', b[0]);
+			if (got >= 0)
+				EXPECT_NE(NULL, memchr(b, 'B', sizeof(b)))
+					TH_LOG("room %zu", room);
+			close(got);
+			EXPECT_LT(0, creds_take(self->fd[1], b, room, &pid,
+						MSG_PEEK));
+			EXPECT_EQ(asks ? getpid() : 0, pid);
+		}
+		/* and what is taken is as it was sent */
+		memset(b, 0, sizeof(b));
+		for (room = 0; room < 12 && !strchr(b, 'B'); ) {
+			ssize_t n = fds_take(self->fd[1], b + room,
+					     sizeof(b) - room, &got, 0);
+
+			ASSERT_LT(0, n);
+			room += n;
+		}
+		EXPECT_EQ(0, memcmp(b, "AAAACCCCBBBB", 12));
+		EXPECT_EQ(7, given_read(got));
+	}
+}
+
+/* One thread makes the buffer small and large. */
+struct resize {
+	int fd;
+	bool stop;
+};
+
+static void *resizes(void *arg)
+{
+	struct resize *r = arg;
+	int size = 1;
+
+	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED)) {
+		setsockopt(r->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+		size = 200001 - size;
+	}
+	return NULL;
+}
+
+/* What was sent beside that comes, as it was sent. */
+TEST_F_TIMEOUT(limit_files, resized_beside, 120)
+{
+	enum { LONG = 16384, TIMES = 400 };
+	struct resize r = { .fd = self->fd[0] };
+	static char out[LONG], in[LONG];
+	int64_t end = l5_now_ms() + 20000;
+	int i, fd, got, ok = 0;
+	pthread_t t;
+	ssize_t n;
+
+	l5_fill(out, LONG, 0);
+	ASSERT_EQ(0, pthread_create(&t, NULL, resizes, &r));
+	for (i = 0; i < TIMES && l5_now_ms() < end; i++) {
+		size_t want = variant->type == SOCK_STREAM ? LONG : 2000, have;
+
+		fd = given_make(i);
+		n = end_give(self->fd[0], out, want, &fd, 1, MSG_DONTWAIT);
+		close(fd);
+		if (n < 0) {
+			/* of a packet that is too long for the moment's size */
+			EXPECT_TRUE(errno == EAGAIN || errno == EMSGSIZE);
+			continue;
+		}
+		got = -1;
+		have = fds_take(self->fd[1], in, LONG, &got, 0);
+		ASSERT_LT(0, (ssize_t)have);
+		EXPECT_EQ(i, given_read(got));
+		while (have < (size_t)n) {
+			ssize_t more = recv(self->fd[1], in + have,
+					    LONG - have, 0);
+
+			ASSERT_LT(0, more);
+			have += more;
+		}
+		EXPECT_EQ(-1, l5_check(in, n, 0));
+		ok++;
+	}
+	__atomic_store_n(&r.stop, true, __ATOMIC_RELAXED);
+	ASSERT_EQ(0, pthread_join(t, NULL));
+	EXPECT_LE(TIMES / 10, ok);
 }
 
 struct late {
@@ -512,7 +602,7 @@ static void *sends_late(void *arg)
 {
 	struct late *l = arg;
 
-	l->ret = fds_give(l->via, "x", 1, &l->fd, 1, 0);
+	l->ret = end_give(l->via, "x", 1, &l->fd, 1, 0);
 	l->err = errno;
 	return NULL;
 }

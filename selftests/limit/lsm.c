@@ -79,7 +79,7 @@ static int port_of(const struct addr *a)
 /* What a sandboxed child finds, for its parent to compare. */
 struct answer {
 	char what[80];
-	int err[2];
+	int err[END_INET + 1];
 };
 
 struct answers {
@@ -115,7 +115,7 @@ static struct answer *ask(struct answers *all, const char *what, int family,
 
 	snprintf(a->what, sizeof(a->what), "%s %s, family %d as %d, length %d",
 		 call == BIND ? "bind" : "connect", what, family, alias, len);
-	for (k = END_TCP; k <= END_L5; k++)
+	for (k = END_TCP; k <= END_INET; k++)
 		a->err[k] = answer(k, family, call, to, alias, len);
 	return a;
 }
@@ -173,17 +173,25 @@ static int answered(const struct answers *all, int err)
 	return n;
 }
 
+static void compare_with(struct __test_metadata *_metadata,
+			 const struct answer *a, enum end_kind kind)
+{
+	EXPECT_EQ(a->err[END_TCP], a->err[kind]) {
+		TH_LOG("%s: plain %s, AF_L5%s %s", a->what,
+		       strerrorname_np(a->err[END_TCP]),
+		       kind == END_L5 ? "" : " by protocol",
+		       strerrorname_np(a->err[kind]));
+	}
+}
+
 static void compare(struct __test_metadata *_metadata,
 		    const struct answers *all)
 {
 	int i;
 
 	for (i = 0; i < all->n; i++) {
-		EXPECT_EQ(all->a[i].err[END_TCP], all->a[i].err[END_L5]) {
-			TH_LOG("%s: plain %s, AF_L5 %s", all->a[i].what,
-			       strerrorname_np(all->a[i].err[END_TCP]),
-			       strerrorname_np(all->a[i].err[END_L5]));
-		}
+		compare_with(_metadata, &all->a[i], END_L5);
+		compare_with(_metadata, &all->a[i], END_INET);
 	}
 }
 
@@ -197,6 +205,7 @@ TEST_F_TIMEOUT(limit_lsm, landlock_tcp, 300)
 	if (landlock_abi() < 4)
 		SKIP(return, "this kernel's Landlock knows no ports");
 	ASSERT_NE(MAP_FAILED, all);
+	ASSERT_TRUE(put_text(L5_INET_PATH, "1"));
 	for (i = 0; i < 2; i++) {
 		good[i] = addr_parse(i ? "[::1]:0" : "127.0.0.1:0");
 		l[i] = end_listen(END_TCP, &good[i]);
@@ -228,6 +237,7 @@ TEST_F_TIMEOUT(limit_lsm, landlock_tcp, 300)
 	EXPECT_LE(4, answered(all, EACCES));
 	EXPECT_LE(2, answered(all, 0));
 	compare(_metadata, all);
+	put_text(L5_INET_PATH, "0");
 	for (i = 0; i < 4; i++)
 		close(l[i]);
 }
@@ -324,15 +334,10 @@ static int refuse_level(int level)
 		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0 },
 		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
 	};
-	union bpf_attr attr;
 
-	memset(&attr, 0, sizeof(attr));
-	attr.prog_type = BPF_PROG_TYPE_CGROUP_SOCKOPT;
-	attr.expected_attach_type = BPF_CGROUP_SETSOCKOPT;
-	attr.insns = (unsigned long)insns;
-	attr.insn_cnt = ARRAY_SIZE(insns);
-	attr.license = (unsigned long)"GPL";
-	return bpf(BPF_PROG_LOAD, &attr);
+	return bpf_load(BPF_PROG_TYPE_CGROUP_SOCKOPT,
+			BPF_CGROUP_SETSOCKOPT, insns,
+			ARRAY_SIZE(insns));
 }
 
 /* The root of cgroup v2, whatever is mounted elsewhere. */
@@ -351,7 +356,6 @@ static int cgroup_root(void)
 TEST_F_TIMEOUT(limit_lsm, cgroup_judges_options, 300)
 {
 	int fd, prog, dir, one = 1, off = 0;
-	union bpf_attr attr;
 
 	fd = end_socket(END_L5, AF_INET);
 	ASSERT_LE(0, fd);
@@ -369,18 +373,14 @@ TEST_F_TIMEOUT(limit_lsm, cgroup_judges_options, 300)
 	ASSERT_LE(0, prog);
 	dir = cgroup_root();
 	ASSERT_LE(0, dir);
-	memset(&attr, 0, sizeof(attr));
-	attr.target_fd = dir;
-	attr.attach_bpf_fd = prog;
-	attr.attach_type = BPF_CGROUP_SETSOCKOPT;
-	ASSERT_EQ(0, bpf(BPF_PROG_ATTACH, &attr));
+	ASSERT_TRUE(bpf_attach(dir, prog, BPF_CGROUP_SETSOCKOPT, true));
 	EXPECT_EQ(-1, setsockopt(fd, SOL_SOCKET, SO_LOCK_FILTER, &off,
 				 sizeof(off)));
 	EXPECT_EQ(EPERM, errno);
 	EXPECT_EQ(-1, setsockopt(fd, SOL_L5_SOCKET, SO_LOCK_FILTER, &off,
 				 sizeof(off)));
 	EXPECT_EQ(EPERM, errno);
-	ASSERT_EQ(0, bpf(BPF_PROG_DETACH, &attr));
+	ASSERT_TRUE(bpf_attach(dir, prog, BPF_CGROUP_SETSOCKOPT, false));
 	EXPECT_EQ(0, setsockopt(fd, SOL_L5_SOCKET, SO_LOCK_FILTER, &off,
 				sizeof(off)));
 	close(prog);

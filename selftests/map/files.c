@@ -195,7 +195,7 @@ TEST_F(map_files, vouched_for)
 		}
 		at = l5_load(&m.own->tx_tail);
 		got = given_make(7);
-		ASSERT_EQ(4, fds_give(self->fd[0], "true", 4, &got, 1, 0));
+		ASSERT_EQ(4, end_give(self->fd[0], "true", 4, &got, 1, 0));
 		close(got);
 		memcpy(mapping_slot(&m, at) + 1, "lies", 4);
 		/* one more at its place, of a sharer's that says so */
@@ -219,6 +219,71 @@ TEST_F(map_files, vouched_for)
 }
 
 /* A program that does not say that it will ask for them maps no such ring. */
+/* One thread has a receiver ask for the sender, and not. */
+struct ask {
+	int fd;
+	bool stop;
+};
+
+static void *asks(void *arg)
+{
+	struct ask *a = arg;
+	int on = 0;
+
+	while (!__atomic_load_n(&a->stop, __ATOMIC_RELAXED)) {
+		on = !on;
+		setsockopt(a->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
+	}
+	return NULL;
+}
+
+/* A record of a sharer's that goes on writing when it is told not to. */
+static void lie(struct mapping *m)
+{
+	uint64_t at = l5_load(&m->own->tx_tail);
+
+	l5_store(mapping_slot(m, at + 16), 0);
+	memcpy(mapping_slot(m, at) + 1, "lies", 4);
+	l5_store_release(mapping_slot(m, at), (uint64_t)L5_REC_VALID << 32 | 4);
+	l5_store_release(&m->own->tx_tail, at + 16);
+}
+
+/*
+ * A receive that has bytes of a sharer's when another thread has it ask is not
+ * told that they are of the task that sent the next ones.
+ */
+TEST_F_TIMEOUT(map_files, asked_beside, 120)
+{
+	struct ask a = { .fd = self->fd[1] };
+	int64_t end = l5_now_ms() + 3000;
+	long told = 0, lies = 0;
+	struct mapping m;
+	pthread_t t;
+	pid_t pid;
+	char b[64];
+	ssize_t n, left;
+
+	if (!strchr(variant->at, 'a'))
+		SKIP(return, "no credentials over TCP");
+	ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
+	ASSERT_EQ(0, pthread_create(&t, NULL, asks, &a));
+	while (l5_now_ms() < end) {
+		lie(&m);
+		ASSERT_EQ(4, creds_give(self->fd[0], "TRUE", 4, 0));
+		for (left = 8; left > 0; left -= n) {
+			n = creds_take(self->fd[1], b, sizeof(b), &pid, 0);
+			ASSERT_LT(0, n);
+			told += pid == getpid() && !memcmp(b, "TRUE", 4);
+			lies += pid == getpid() && !memcmp(b, "lies", 4);
+		}
+	}
+	__atomic_store_n(&a.stop, true, __ATOMIC_RELAXED);
+	ASSERT_EQ(0, pthread_join(t, NULL));
+	EXPECT_EQ(0, lies);
+	EXPECT_LT(0, told);
+	mapping_close(&m);
+}
+
 TEST_F(map_files, feature)
 {
 	struct l5_map_info info = { .size = sizeof(info) };

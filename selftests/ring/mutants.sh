@@ -4,7 +4,8 @@
 # Do the ring tests notice when the ring is wrong? Each mutant is a copy of
 # uapi/l5_ring.h with one thing taken out; the tests are built against it and
 # have to fail, for the reason that belongs to the mutant. With L5_TEST only
-# the one whose line in the output is called so.
+# the one whose line in the output is called so. With --apply: is there still
+# what each takes out?
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -59,6 +60,17 @@ unset L5_TEST
 mutants() {
 	all_mutants | grep "^${only#mutants.}${only:+@}"
 }
+
+if [ "${1-}" = --apply ]; then
+	status=0
+	while IFS=@ read -r name prog kind test edit; do
+		if sed "$edit" "$header" | cmp -s - "$header"; then
+			echo "ring/mutants.sh: $name takes nothing out"
+			status=1
+		fi
+	done < <(all_mutants)
+	exit $status
+fi
 
 # The windows of E and F are a few cycles wide and need two processors; one in
 # some thousand meetings of two threads shows them; a run makes up to a million.

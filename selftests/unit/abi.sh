@@ -35,7 +35,7 @@ fields() {
 # numbers: macros that have one, and enumerators but those of L5_REASONS
 numbers() {
 	awk '
-	/^#define (L5|SOL_L5)[A-Z0-9_]*[ \t]+[^ \t]/ && !/L5_REASONS/ &&
+	/^#define (L5|SOL_L5|IPPROTO_L5)[A-Z0-9_]*[ \t]+[^ \t]/ && !/L5_REASONS/ &&
 	!/"/ && $2 !~ /\(/ { print $2 }
 	/^enum / { e = 1; next }
 	/^};/ { e = 0 }

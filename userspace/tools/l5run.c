@@ -44,6 +44,7 @@ enum {
 	OPT_RDMA_WAIT,
 	OPT_STATS,
 	OPT_STATIC,
+	OPT_CGROUP,
 };
 
 struct settings {
@@ -59,6 +60,8 @@ struct settings {
 	const char *transport;
 	const char *rdma_wait;
 	const char *config;
+	const char *cgroup;
+	bool preloads;
 	char **program;
 };
 
@@ -87,6 +90,9 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "static", OPT_STATIC, "WHEN", OPTION_ARG_OPTIONAL,
 	  "programs into which no library can be preloaded: always (without WHEN), never, or auto (default: the program itself, if that takes nothing from it)",
+	  0 },
+	{ "cgroup", OPT_CGROUP, "PATH", 0,
+	  "the TCP sockets that processes in a cgroup make, until PROGRAM ends, which is put into it, or without one until a signal; nothing is preloaded",
 	  0 },
 	{ "stats", OPT_STATS, "SECONDS", OPTION_ARG_OPTIONAL,
 	  "print on stderr what was mapped, and how many system calls it saved, when the program ends, and every so many seconds",
@@ -149,6 +155,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct settings *s = state->input;
 
+	/* what is for a library, or for the supervisor */
+	s->preloads |= key >= OPT_UNIX && key < OPT_CGROUP && key != OPT_ONLY &&
+		       key != OPT_REQUIRE;
 	switch (key) {
 	case OPT_UNIX:
 		s->with_unix = true;
@@ -188,6 +197,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_STATIC:
 		s->when = parse_when(state, arg);
 		return 0;
+	case OPT_CGROUP:
+		s->cgroup = arg;
+		return 0;
 	case OPT_REQUIRE:
 		s->require = true;
 		return 0;
@@ -200,8 +212,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->next = state->argc;
 		return 0;
 	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "which program?");
-		return 0;	/* not reached */
+		if (!s->cgroup)
+			argp_error(state, "which program?");
+		return 0;
+	case ARGP_KEY_END:
+		if (s->cgroup && (s->preloads ||
+				  s->sockets & ~L5_SOCKETS_DEFAULT))
+			argp_error(state, "--cgroup goes with --only=inet, --only=inet6, --require and --verbose alone");
+		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -213,7 +231,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp argp = {
 	.options = options,
 	.parser = parse,
-	.args_doc = "PROGRAM [ARGS...]",
+	.args_doc = "PROGRAM [ARGS...]\n--cgroup=PATH [PROGRAM [ARGS...]]",
 	.doc = INTRO_DOC "\v" EXIT_DOC,
 };
 
@@ -277,40 +295,46 @@ static char *glibc_only(const char *real)
 }
 
 /*
- * The library lies beside us in the build tree, in ../lib when installed:
- * relative to where we really are, so that a moved installation works.
+ * A file of ours: beside us in the build tree, in one of the other places when
+ * installed, relative to where we really are, so that a moved installation
+ * works. NULL if it is not there; the caller frees.
  */
-static char *find_preload(const char *name)
+static char *find_near(const char *name, const char *const *places)
 {
-	static const char *const places[] = { "", "../lib/", NULL };
-	char self[PATH_MAX], *dir, *path, *real;
+	char self[PATH_MAX], *dir, *path, *real = NULL;
 	ssize_t n;
-	int i;
 
 	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	if (n < 0)
 		err(EXIT_SELF, "/proc/self/exe");
 	self[n] = '\0';
 	dir = dirname(self);
-	for (i = 0; places[i]; i++) {
-		if (asprintf(&path, "%s/%s%s", dir, places[i], name) < 0)
+	for (; *places && !real; places++) {
+		if (asprintf(&path, "%s/%s%s", dir, *places, name) < 0)
 			err(EXIT_SELF, NULL);
 		real = realpath(path, NULL);
 		free(path);
-		if (!real)
-			continue;
-		/* The loader takes both for the end of a name. */
-		if (strpbrk(real, " :"))
-			errx(EXIT_SELF,
-			     "%s: the loader cannot preload from a path with a blank or a colon",
-			     real);
-		path = glibc_only(real);
-		if (!path)
-			return real;
-		free(real);
-		return path;
 	}
-	errx(EXIT_SELF, "cannot find %s near %s", name, dir);
+	return real;
+}
+
+static char *find_preload(const char *name)
+{
+	static const char *const places[] = { "", "../lib/", NULL };
+	char *real = find_near(name, places), *path;
+
+	if (!real)
+		errx(EXIT_SELF, "cannot find %s near l5run", name);
+	/* The loader takes both for the end of a name. */
+	if (strpbrk(real, " :"))
+		errx(EXIT_SELF,
+		     "%s: the loader cannot preload from a path with a blank or a colon",
+		     real);
+	path = glibc_only(real);
+	if (!path)
+		return real;
+	free(real);
+	return path;
 }
 
 /*
@@ -444,6 +468,36 @@ static void see_to_static(const struct settings *s)
 	free(p.file);
 }
 
+/* Another program of ours does it, since that is of no use to most. */
+static void run_cgroup(const struct settings *s)
+{
+	static const char *const places[] = { "", "../lib/l5/", NULL };
+	char *file = find_near("l5cgroup", places);
+	size_t n = 0, i = 0;
+	char **argv;
+
+	if (!file)
+		errx(EXIT_SELF, "--cgroup: l5run was built without it (clang, bpftool, libbpf)");
+	while (s->program && s->program[n])
+		n++;
+	argv = calloc(n + 7, sizeof(*argv));
+	if (!argv)
+		err(EXIT_SELF, NULL);
+	argv[i++] = (char *)"l5run --cgroup";
+	if (s->debug)
+		argv[i++] = (char *)"--verbose";
+	if (!(s->sockets & 1u << L5PROTO_INET))
+		argv[i++] = (char *)"--only=inet6";
+	if (!(s->sockets & 1u << L5PROTO_INET6))
+		argv[i++] = (char *)"--only=inet";
+	argv[i++] = (char *)"--";
+	argv[i++] = (char *)s->cgroup;
+	if (n)
+		memcpy(argv + i, s->program, n * sizeof(*argv));
+	execv(file, argv);
+	err(EXIT_SELF, "%s", file);
+}
+
 int main(int argc, char **argv)
 {
 	struct settings s = { .sockets = L5_SOCKETS_DEFAULT };
@@ -454,6 +508,8 @@ int main(int argc, char **argv)
 	if (s.with_unix)
 		s.sockets |= 1u << L5PROTO_UNIX;
 
+	if (s.cgroup)
+		run_cgroup(&s);
 	if (s.require && have_l5())
 		err(EXIT_SELF, "the kernel gives no AF_L5 socket");
 	config_read(s.config);
