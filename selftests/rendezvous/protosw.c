@@ -350,6 +350,14 @@ static uint64_t counted(int map, uint32_t word)
 	return n;
 }
 
+/* The cgroup is left and goes, and so do sockets that were refused in it. */
+static bool all_left(long long references, long long sockets)
+{
+	return cgroup_enter("/sys/fs/cgroup") && !rmdir(CGROUP) &&
+	       l5_comes_back(l5_references, 0, references, 10000) &&
+	       l5_comes_back(l5_sockets, 0, sockets, 10000);
+}
+
 /* Sockets of one kind: some that connect, are accepted, or do nothing. */
 static bool some_sockets(enum end_kind kind, int family)
 {
@@ -425,10 +433,7 @@ TEST_F_TIMEOUT(rendezvous_protosw, cgroup_hears, 120)
 	close(no);
 	close(map);
 	close(dir);
-	ASSERT_TRUE(cgroup_enter("/sys/fs/cgroup"));
-	EXPECT_EQ(0, rmdir(CGROUP));
-	EXPECT_TRUE(l5_comes_back(l5_references, 0, had, 10000));
-	EXPECT_TRUE(l5_comes_back(l5_sockets, 0, sockets, 10000));
+	EXPECT_TRUE(all_left(had, sockets));
 }
 
 /*
@@ -486,10 +491,7 @@ TEST_F(rendezvous_protosw, refused_when_made)
 	close(no);
 	close(map);
 	close(dir);
-	ASSERT_TRUE(cgroup_enter("/sys/fs/cgroup"));
-	EXPECT_EQ(0, rmdir(CGROUP));
-	EXPECT_TRUE(l5_comes_back(l5_references, 0, had, 10000));
-	EXPECT_TRUE(l5_comes_back(l5_sockets, 0, sockets, 10000));
+	EXPECT_TRUE(all_left(had, sockets));
 }
 
 static void *makes_sockets(void *stop)

@@ -200,7 +200,7 @@ TEST_F(shim_cgroup, says_why_not)
 	EXPECT_EQ(EXITED(125), ended(said));
 	EXPECT_NE(NULL, strstr(said->text, L5_INET_PATH))
 		TH_LOG("%s", said->text);
-	/* and a user that may not, is told so */
+	/* and with all of it there, it runs the program */
 	ASSERT_TRUE(inet_open(true));
 	ASSERT_TRUE(l5run(said, "--cgroup", CGROUP, "--verbose", "sh", "-c",
 			  "exit 3", NULL));
