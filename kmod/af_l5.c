@@ -111,12 +111,13 @@ static const struct proto_ops l5_ops = {
 	.splice_read	= l5_splice_read,
 };
 
-/* Messages are not spliced but received and sent. */
+/* Messages are received into a pipe, and sent from one. */
 static const struct proto_ops l5_packet_ops = {
 	L5_OPS,
 #if L5_OLD_SPLICE
 	.sendpage	= sock_no_sendpage,
 #endif
+	.splice_read	= l5_packet_splice_read,
 };
 
 static const struct l5_boot_ops *const l5_families[L5PROTO_MAX] = {

@@ -84,7 +84,7 @@ static void l5_splice_release(struct splice_pipe_desc *spd, unsigned int i)
  * kernels have for that knows nothing of SPLICE_F_NONBLOCK, which AF_UNIX
  * obeys.
  */
-static ssize_t l5_splice_copy(struct socket *sock, loff_t *ppos,
+static ssize_t l5_splice_copy(struct socket *sock,
 			      struct pipe_inode_info *pipe, size_t len,
 			      unsigned int flags)
 {
@@ -166,5 +166,25 @@ ssize_t l5_splice_read(struct socket *sock, loff_t *ppos,
 	}
 	if (early)
 		l5_early_end(l5);
-	return base ? ret : l5_splice_copy(sock, ppos, pipe, len, flags);
+	return base ? ret : l5_splice_copy(sock, pipe, len, flags);
+}
+
+/**
+ * l5_packet_splice_read() - receive a message into a pipe
+ * @sock: a socket of type SOCK_SEQPACKET
+ * @ppos: not used
+ * @pipe: as of l5_splice_read()
+ * @len: how much of it; the rest is lost
+ * @flags: SPLICE_F_*, which say nothing about such a socket of AF_UNIX, either
+ *
+ * AF_UNIX has no such function, and then older kernels hand recvmsg() the pipe
+ * itself. What is copied there from a page is the page.
+ *
+ * Return: as l5_splice_read().
+ */
+ssize_t l5_packet_splice_read(struct socket *sock, loff_t *ppos,
+			      struct pipe_inode_info *pipe, size_t len,
+			      unsigned int flags)
+{
+	return l5_splice_copy(sock, pipe, len, 0);
 }

@@ -15,4 +15,8 @@ ssize_t l5_splice_read(struct socket *sock, loff_t *ppos,
 		       struct pipe_inode_info *pipe, size_t len,
 		       unsigned int flags);
 
+ssize_t l5_packet_splice_read(struct socket *sock, loff_t *ppos,
+			      struct pipe_inode_info *pipe, size_t len,
+			      unsigned int flags);
+
 #endif /* L5_SPLICE_H */

@@ -328,6 +328,14 @@ SCENARIO_ON(packets, listens)
 	close(l);
 }
 
+/* What there is in a pipe */
+static void pour(struct ctx *c, int fd)
+{
+	ssize_t n = R(read(fd, buf, 100));
+
+	D(buf, n < 0 ? 0 : n);
+}
+
 /* Messages are not spliced, but sent and received all the same. */
 SCENARIO_ON(packets, spliced)
 {
@@ -336,13 +344,26 @@ SCENARIO_ON(packets, spliced)
 	int p[2];
 
 	pair(c);
-	OK(pipe(p));
+	OK(pipe2(p, O_NONBLOCK));
 	OK(fwrite("from a file", 1, 11, f) == 11 && !fflush(f) ? 0 : -1);
 	R(sendfile(c->a, fileno(f), &at, 11));
 	take(c, c->b, 100, 0);
 	OK(send(c->a, "into a pipe", 11, 0));
 	R(splice(c->b, NULL, p[1], NULL, 5, SPLICE_F_NONBLOCK));
+	/* what came after it is not in the pipe's pages */
+	OK(send(c->a, "0123456789", 10, 0));
 	take(c, c->b, 100, 0);
+	pour(c, p[0]);
+	/* nothing, of a socket that may not wait, and of the end */
+	OK(fcntl(c->b, F_SETFL, O_RDWR | O_NONBLOCK));
+	R(splice(c->b, NULL, p[1], NULL, 5, 0));
+	OK(send(c->a, "", 0, 0));
+	OK(send(c->a, "long", 4, 0));
+	R(splice(c->b, NULL, p[1], NULL, 5, 0));
+	R(splice(c->b, NULL, p[1], NULL, 100, 0));
+	pour(c, p[0]);
+	OK(shutdown(c->a, SHUT_WR));
+	R(splice(c->b, NULL, p[1], NULL, 5, 0));
 	fclose(f);
 	close(p[0]);
 	close(p[1]);
