@@ -26,7 +26,7 @@ static const struct argp_option sample_options[] = {
 
 static const struct argp_option connection_options[] = {
 	{ "transport", 't', "NAME", 0,
-	  "tcp, unix, l5, l5-unix, unix-packet, l5-packet (SOCK_SEQPACKET), lib (libl5 on an AF_L5 socket), smc, mem (its rings in a memfd), line or lines (bare shared memory, one place or one after the other, round trips only) (tcp)",
+	  "tcp, unix, l5, l5-unix, unix-packet, l5-packet (SOCK_SEQPACKET), lib or lib-packet (libl5 on an AF_L5 socket), smc, mem (its rings in a memfd), line or lines (bare shared memory, one place or one after the other, round trips only) (tcp)",
 	  0 },
 	{ "wait", 'w', "HOW", 0,
 	  "block, poll (busy, nonblocking) or epoll (block)", 0 },

@@ -28,6 +28,7 @@ static const struct transport transports[] = {
 	{ "l5-packet",	AF_UNIX, 0, L5PROTO_UNIX, CARRIER_SOCKET,
 	  SOCK_SEQPACKET },
 	{ "lib",	AF_INET, 0, L5PROTO_INET, CARRIER_LIB, 0 },
+	{ "lib-packet",	AF_UNIX, 0, L5PROTO_UNIX, CARRIER_LIB, SOCK_SEQPACKET },
 	{ "smc",	AF_INET, AF_SMC, -1, CARRIER_SOCKET, 0 },
 	{ "mem",	AF_UNSPEC, 0, -1, CARRIER_MEM, 0 },
 	{ "line",	AF_UNSPEC, 0, -1, CARRIER_LINE, 0 },

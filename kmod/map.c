@@ -439,8 +439,8 @@ static int l5_map_able(struct l5_sock *l5)
 {
 	switch (l5_state(l5)) {
 	case L5_RINGS:
-		/* only system calls know these forms of a record */
-		if (l5_packets(l5) || l5_peer(l5)->late_key)
+		/* only system calls know this form of a record */
+		if (l5_peer(l5)->late_key)
 			return -EOPNOTSUPP;
 		return 0;
 	case L5_BASE:
@@ -584,6 +584,8 @@ static void l5_map_info_fill(struct l5_sock *l5, struct l5_map_info *info)
 	info->rx_size = READ_ONCE(l5_peer(l5)->size);
 	if (l5_peer(l5)->files)
 		info->features = L5_REC_FILES;
+	if (l5_packets(l5))
+		info->features |= L5_MAP_MESSAGES;
 	if (l5->conn->link->mailbox)
 		info->mailbox = l5->conn->link->mailbox(l5);
 	mutex_lock(&own->map_lock);

@@ -366,7 +366,7 @@ bool l5_ring_takes(struct l5_sock *l5)
 
 /**
  * l5_ring_write_whole() - publish all there is as one record
- * @l5: a socket in state L5_RINGS, its tx_lock held, that is never mapped
+ * @l5: a socket in state L5_RINGS, its tx_lock held
  * @from: payload, at most l5_ring_message_max(); it may be none
  * @files: as for l5_ring_write()
  *
@@ -624,6 +624,8 @@ static ssize_t l5_ring_take_whole(struct l5_sock *l5, struct msghdr *msg,
 	if (err <= 0)
 		return err ?: -EAGAIN;
 	whole = c->len;
+	/* a process that shares the end may say that it took a part */
+	c->off = 0;
 	part = min_t(size_t, len, whole);
 	n = part;
 	err = 0;
@@ -657,7 +659,7 @@ static ssize_t l5_ring_take_whole(struct l5_sock *l5, struct msghdr *msg,
 
 /**
  * l5_ring_read_whole() - take a record out of the ring
- * @l5: a socket in state L5_RINGS, its rx_lock held, that is never mapped
+ * @l5: a socket in state L5_RINGS, its rx_lock held
  * @msg: where its payload goes, and descriptors that ride with it
  * @len: how much of it at most; the rest is lost
  * @peek: leave the record in the ring

@@ -391,10 +391,11 @@ struct l5_watch {
  * @version_max: in: the newest that the caller understands; out: the newest
  *	that the kernel understands
  * @version: in: 0; out: the version that holds
- * @features: in: the flags of a record (L5_REC_*) that the caller understands;
- *	out: those that a record of this connection may have. If the caller does
- *	not understand one of these the call is EPROTONOSUPPORT, too, with
- *	@features written; flags that only the caller knows are no error.
+ * @features: in: the flags of a record (L5_REC_*) that the caller understands,
+ *	and L5_MAP_MESSAGES if it does so; out: those that a record of this
+ *	connection may have, and L5_MAP_MESSAGES if each is a message. If the
+ *	caller does not understand one of these the call is EPROTONOSUPPORT,
+ *	too, with @features written; what only the caller knows is no error.
  * @areas: in: address of an array of &struct l5_area, which the kernel fills
  * @nareas: in: how many areas the array has room for; out: how many there are
  * @id: in: 0; out: for the lock words: the number of the calling process's
@@ -419,6 +420,17 @@ struct l5_map_info {
 	__u32 mailbox;
 	__u32 reserved;
 };
+
+/*
+ * Each record is a message, and no part of a stream: for l5_map_info.features,
+ * whose lower half is for flags of records. A writer publishes a message as one
+ * record, also an empty one, while no more than half of tx_most is in use, see
+ * &struct l5_map_state; it is no longer than a record in half a ring may be
+ * (l5_rec_max()). A reader takes a record whole, however much it had use for,
+ * and with L5_MAP_RX_ASK set it makes system calls: an error comes before the
+ * messages that are there.
+ */
+#define L5_MAP_MESSAGES		(1ull << 32)
 
 /* The size of the first version; no version is shorter. */
 #define L5_MAP_INFO_SIZE_VER0	56

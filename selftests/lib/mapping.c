@@ -21,7 +21,7 @@ int mapping_areas(int fd, struct l5_map_info *info,
 {
 	memset(info, 0, sizeof(*info));
 	info->size = sizeof(*info);
-	info->features = L5_REC_FILES;
+	info->features = L5_REC_FILES | L5_MAP_MESSAGES;
 	info->areas = (uintptr_t)area;
 	info->nareas = area ? MAP_AREAS : 0;
 	return ioctl(fd, L5_IOC_MAP_INFO, info) ? -errno : 0;
@@ -352,9 +352,18 @@ bool mapping_flag_comes(struct mapping *m, uint32_t flag)
 
 bool map_pair(const char *at, int *c, int *s)
 {
-	struct addr to = addr_parse(at);
-	int l = end_listen(END_L5, &to);
+	struct addr to;
+	int l, fd[2];
 
+	if (!strcmp(at, "packets")) {
+		if (socketpair(l5_family(), SOCK_SEQPACKET, L5PROTO_UNIX, fd))
+			return false;
+		*c = fd[0];
+		*s = fd[1];
+		return l5_transport(*c) == L5_TRANSPORT_SHM;
+	}
+	to = addr_parse(at);
+	l = end_listen(END_L5, &to);
 	if (l < 0)
 		return false;
 	*c = end_connect(END_L5, &to);

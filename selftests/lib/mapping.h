@@ -104,7 +104,10 @@ int mapping_whole(struct mapping *m);
 /* Header word at a position of the ring that is written. */
 __u64 *mapping_slot(struct mapping *m, uint64_t pos);
 
-/* A connected pair of rings, by a listener that is closed again. */
+/*
+ * A connected pair of rings, by a listener that is closed again; by
+ * socketpair(), and of SOCK_SEQPACKET, if @at is "packets".
+ */
 bool map_pair(const char *at, int *c, int *s);
 
 /*

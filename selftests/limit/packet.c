@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "l5_ring.h"
 #include "l5test.h"
 
 enum { SENDERS = 4, EACH = 400, LONGEST = 60000, KILLS = 60 };
@@ -354,16 +355,23 @@ TEST_F_TIMEOUT(limit_packet, waits_for_room, 120)
 	EXPECT_LT(100, got);
 }
 
-/* Only system calls know these rings. */
-TEST_F(limit_packet, not_mapped)
+/* A program that knows streams alone is not let near these rings. */
+TEST_F(limit_packet, asked_about)
 {
-	struct l5_map_info info = { .size = sizeof(info) };
+	struct l5_map_info info = {
+		.size = sizeof(info), .version_max = L5_MAP_VERSION,
+		.features = L5_REC_FILES,
+	};
 
 	EXPECT_EQ(-1, ioctl(self->fd[0], L5_IOC_MAP_INFO, &info));
-	EXPECT_EQ(EOPNOTSUPP, errno);
-	EXPECT_EQ(MAP_FAILED, mmap(NULL, 4096, PROT_READ, MAP_SHARED,
-				   self->fd[0], 0));
-	EXPECT_EQ(EOPNOTSUPP, errno);
+	EXPECT_EQ(EPROTONOSUPPORT, errno);
+	EXPECT_EQ(L5_REC_FILES | L5_MAP_MESSAGES, info.features);
+	info = (struct l5_map_info){
+		.size = sizeof(info), .version_max = L5_MAP_VERSION,
+		.features = ~0ull,
+	};
+	EXPECT_EQ(0, ioctl(self->fd[0], L5_IOC_MAP_INFO, &info));
+	EXPECT_EQ(L5_REC_FILES | L5_MAP_MESSAGES, info.features);
 }
 
 static ssize_t send_fd(int fd, const char *text, size_t len, int passed)

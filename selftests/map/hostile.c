@@ -50,6 +50,11 @@ FIXTURE_VARIANT_ADD(map_hostile, unix)
 	.at = "abstract:l5_map_hostile",
 };
 
+FIXTURE_VARIANT_ADD(map_hostile, packets)
+{
+	.at = "packets",
+};
+
 FIXTURE_SETUP(map_hostile)
 {
 	l5_or_skip();

@@ -166,7 +166,7 @@ FIXTURE_SETUP(unit_place)
 	invaded = -1;
 	/* with what is made once, and what stdio keeps */
 	mapped(&self->vmas);
-	m = l5_map_new(rings);
+	m = l5_map_new(rings, 0);
 	ASSERT_NE(NULL, m);
 	EXPECT_LT(0, mapped(&self->vmas));
 	l5_map_put(m);
@@ -215,7 +215,7 @@ FIXTURE_VARIANT_ADD(unit_place, rx) { .area = 4 };
 TEST_F(unit_place, refused)
 {
 	refused = variant->area;
-	EXPECT_EQ(NULL, l5_map_new(rings));
+	EXPECT_EQ(NULL, l5_map_new(rings, 0));
 	EXPECT_EQ(ENOTCONN, errno);
 	EXPECT_EQ(1, strangers);
 }
@@ -227,7 +227,7 @@ TEST_F(unit_place, invaded)
 
 	invaded = variant->area;
 	invasions = 2;
-	m = l5_map_new(rings);
+	m = l5_map_new(rings, 0);
 	ASSERT_NE(NULL, m);
 	EXPECT_EQ(0, invasions);
 	EXPECT_EQ(RING, m->rx_size);
@@ -239,7 +239,7 @@ TEST_F(unit_place, besieged)
 {
 	invaded = variant->area;
 	invasions = STRANGERS;
-	EXPECT_EQ(NULL, l5_map_new(rings));
+	EXPECT_EQ(NULL, l5_map_new(rings, 0));
 	EXPECT_EQ(EAGAIN, errno);
 	EXPECT_LT(0, invasions);
 }

@@ -21,10 +21,10 @@ TEST_F(unit_plain_alone, no_rings)
 {
 	int sv[2];
 
-	EXPECT_EQ(NULL, l5_map_new(-1));
+	EXPECT_EQ(NULL, l5_map_new(-1, 0));
 	EXPECT_EQ(EBADF, errno);
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
-	EXPECT_EQ(NULL, l5_map_new(sv[0]));
+	EXPECT_EQ(NULL, l5_map_new(sv[0], 0));
 	EXPECT_EQ(ENOTTY, errno);
 	EXPECT_EQ(NULL, l5_map(-1));
 	EXPECT_EQ(EBADF, errno);

@@ -302,6 +302,9 @@ ssize_t l5_recvv(struct l5_stream *c, const struct iovec *iov, int n, int flags)
 	struct msghdr msg = { 0 };
 	struct transfer t;
 
+	/* a message is never waited for to be more */
+	if (c->messages)
+		flags &= ~MSG_WAITALL;
 	if (m && !(flags & ~L5_RECV_FLAGS) &&
 	    (flags & (MSG_PEEK | MSG_WAITALL)) != (MSG_PEEK | MSG_WAITALL) &&
 	    at_init(&t.at, iov, n)) {

@@ -93,7 +93,7 @@ static bool conn_show(struct l5_stream *c, struct l5_map *m)
 
 static struct l5_map *conn_map_new(struct l5_stream *c)
 {
-	struct l5_map *m = l5_map_new(c->fd);
+	struct l5_map *m = l5_map_new(c->fd, L5_MAP_MESSAGES);
 
 	if (m && !conn_show(c, m)) {
 		l5_map_put(m);
@@ -276,6 +276,7 @@ struct l5_stream *l5_map(int fd)
 		return NULL;
 	c = conn_new(fd, flags & O_NONBLOCK);
 	if (c) {
+		c->messages = type == SOCK_SEQPACKET;
 		c->later = 1;
 		l5_stream_settle(c);
 	}
@@ -288,6 +289,7 @@ struct l5_stream *l5_stream_over(int fd, struct l5_map *m)
 
 	if (!c)
 		return NULL;
+	c->messages = m->messages;
 	c->map = l5_map_get(m);
 	c->life = l5_load(l5_map_life);
 	return c;

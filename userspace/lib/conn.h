@@ -36,6 +36,7 @@ struct l5_kept {
 /**
  * struct l5_stream - a connection
  * @fd: its socket
+ * @messages: it is of type SOCK_SEQPACKET
  * @nonblock: no call blocks
  * @life: of the process, see l5_map_life, that this is of; a child of fork()
  *	finds a number that is not its own
@@ -54,6 +55,7 @@ struct l5_kept {
  */
 struct l5_stream {
 	int fd;
+	bool messages;
 	bool nonblock;
 	uint32_t life;
 	struct l5_map *map;

@@ -92,7 +92,8 @@ static struct l5_stream *map_owned(int fd)
 struct l5_stream *l5_connect_addr(const struct sockaddr *addr, socklen_t len,
 				  int flags)
 {
-	int fd = l5_socket(addr->sa_family, flags & SOCK_CLOEXEC);
+	int fd = l5_socket(addr->sa_family,
+			   flags & (SOCK_CLOEXEC | SOCK_SEQPACKET));
 	struct l5_stream *c;
 
 	if (fd < 0)

@@ -13,7 +13,10 @@
 
 #include "conn.h"
 
-/* The memory for l5_reserve() and l5_peek() without a ring, each. */
+/*
+ * The memory for l5_reserve() and l5_peek() without a ring, each. A message
+ * gets what it needs.
+ */
 #define L5_BOUNCE	(64u << 10)
 
 /* Memory of the connection's own, held as a ring's would be. */
@@ -155,8 +158,12 @@ ssize_t l5_reserve(struct l5_stream *c, void **p, size_t len, int flags)
 		errno = EINVAL;
 		return -1;
 	}
-	if (len > L5_BOUNCE)
+	/* no message is as long as a ring */
+	if (len > (c->messages ? L5_RING_MAX : L5_BOUNCE)) {
+		if (c->messages)
+			return l5_try_failed(-EMSGSIZE);
 		len = L5_BOUNCE;
+	}
 	l5_wait_begin(&k.wait);
 	for (;;) {
 		k.m = l5_stream_map(c);
@@ -192,6 +199,7 @@ ssize_t l5_commit(struct l5_stream *c, size_t len)
 		l5_map_commit(m, c->fd, len);
 		return len;
 	}
+	/* a message goes at once or not at all */
 	while (len && n > 0) {
 		n = syscall(SYS_sendto, c->fd, (char *)c->tx.buf + done, len,
 			    c->tx.flags, NULL, 0);
@@ -202,6 +210,25 @@ ssize_t l5_commit(struct l5_stream *c, size_t len)
 	}
 	kept_end(&c->tx);
 	return done ? done : n;
+}
+
+/* Without a ring, and with the mutex: all of a message, however long it is */
+static ssize_t peek_message(struct l5_stream *c, int flags)
+{
+	void *buf;
+	ssize_t n;
+
+	for (;;) {
+		n = syscall(SYS_recvfrom, c->fd, c->rx.buf, c->rx.cap,
+			    flags | MSG_PEEK | MSG_TRUNC, NULL, NULL);
+		if (n <= (ssize_t)c->rx.cap)
+			return n;
+		buf = realloc(c->rx.buf, n);
+		if (!buf)
+			return -1;
+		c->rx.buf = buf;
+		c->rx.cap = n;
+	}
 }
 
 ssize_t l5_peek(struct l5_stream *c, const void **p, int flags)
@@ -226,8 +253,9 @@ ssize_t l5_peek(struct l5_stream *c, const void **p, int flags)
 			break;
 		kept_end(&c->rx);
 	}
-	n = syscall(SYS_recvfrom, c->fd, c->rx.buf, L5_BOUNCE,
-		    flags | MSG_PEEK, NULL, NULL);
+	n = c->messages ? peek_message(c, flags) :
+			  syscall(SYS_recvfrom, c->fd, c->rx.buf, L5_BOUNCE,
+				  flags | MSG_PEEK, NULL, NULL);
 	if (n > 0) {
 		c->rx.len = n;
 		*p = c->rx.buf;

@@ -2,8 +2,8 @@
 /*
  * libl5: connections of AF_L5 without system calls. See libl5(7).
  *
- * Each function works on any connected stream socket: what is not carried by
- * rings, or cannot be mapped, is done by system calls.
+ * Each function works on any connected socket of SOCK_STREAM or SOCK_SEQPACKET:
+ * what is not carried by rings, or cannot be mapped, is done by system calls.
  */
 #ifndef LIBL5_H
 #define LIBL5_H
@@ -43,9 +43,9 @@ struct l5_event {
 };
 
 /**
- * l5_socket() - make a stream socket of AF_L5
+ * l5_socket() - make a socket of AF_L5
  * @domain: AF_INET, AF_INET6 or AF_UNIX, the family of its addresses
- * @flags: SOCK_NONBLOCK, SOCK_CLOEXEC
+ * @flags: SOCK_NONBLOCK, SOCK_CLOEXEC; of AF_UNIX also SOCK_SEQPACKET
  *
  * Without the module it is a socket of @domain itself. The environment's
  * L5_TRANSPORT and L5_RDMA_WAIT set options of it.
@@ -69,7 +69,7 @@ int l5_listen(const char *host, const char *port, int backlog);
  * l5_connect() - make a socket, connect and map it
  * @host: as of l5_listen()
  * @port: as of l5_listen()
- * @flags: SOCK_NONBLOCK for what comes after, SOCK_CLOEXEC
+ * @flags: SOCK_NONBLOCK for what comes after, SOCK_CLOEXEC, SOCK_SEQPACKET
  *
  * Return: a connection for l5_close(), or NULL with errno.
  */
@@ -96,7 +96,7 @@ struct l5_stream *l5_connect_addr(const struct sockaddr *addr, socklen_t len,
 struct l5_stream *l5_accept(int fd, int flags);
 
 /**
- * l5_map() - use a connected stream socket by rings where it can be
+ * l5_map() - use a connected socket by rings where it can be
  * @fd: the socket, which stays the caller's
  *
  * A connection that begins on TCP may be taken by RDMA a little later. It works
@@ -222,7 +222,9 @@ ssize_t l5_recvv(struct l5_stream *c, const struct iovec *iov, int n,
  * Until l5_commit() nobody else can send: not another thread, and no system
  * call. So it has to follow soon, and nothing else be sent in between.
  *
- * Return: bytes at @p, from 1 to @len, or -1 with errno.
+ * Return: bytes at @p, from 1 to @len, or -1 with errno. With SOCK_SEQPACKET it
+ * is @len: what is committed is one message, and @len more than one may have is
+ * EMSGSIZE.
  */
 ssize_t l5_reserve(struct l5_stream *c, void **p, size_t len, int flags);
 
@@ -243,15 +245,17 @@ ssize_t l5_commit(struct l5_stream *c, size_t len);
  *
  * Until l5_release() nobody else can receive, as of l5_reserve().
  *
- * Return: how many lie at @p; 0 at the end of the stream; -1 with errno.
- * Only after a positive one l5_release() has to follow.
+ * Return: how many lie at @p, with SOCK_SEQPACKET one whole message; 0 at the
+ * end of the stream, or before an empty message, which l5_recv() takes; -1 with
+ * errno. Only after a positive one l5_release() has to follow.
  */
 ssize_t l5_peek(struct l5_stream *c, const void **p, int flags);
 
 /**
  * l5_release() - be done with received bytes
  * @c: the connection
- * @len: how many of them, from the start; the others come again
+ * @len: how many of them, from the start; the others come again. With
+ *	SOCK_SEQPACKET any number but 0 is all of them
  *
  * Return: 0, or -1 with errno.
  */

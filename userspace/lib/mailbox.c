@@ -188,7 +188,7 @@ struct l5_mailbox *l5_mailbox_open(int fd)
 
 	if (!mailbox_able(fd))
 		return NULL;
-	if (l5_map_ask(fd, &info, &area, 1)) {
+	if (l5_map_ask(fd, &info, &area, 1, 0)) {
 		if (errno == ENOTCONN || errno == EOPNOTSUPP ||
 		    errno == EAGAIN)
 			errno = mailbox_listens(fd) ? EOPNOTSUPP : EINVAL;

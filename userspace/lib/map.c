@@ -37,6 +37,8 @@ static void l5_map_init(struct l5_map *m, const struct l5_map_mem *mem,
 	m->prod.size = mem->tx_size;
 	m->cons.size = mem->rx_size;
 	m->id = mem->id;
+	m->messages = mem->messages;
+	m->rx_stop = mem->messages ? L5_MAP_RX_STOP : L5_MAP_LEAVE;
 	m->life = l5_load(l5_map_life);
 	/* 2 numbers each, never 0 */
 	m->key = 2ull * __atomic_add_fetch(&maps, 1, __ATOMIC_RELAXED);
@@ -54,7 +56,7 @@ static bool l5_map_size_ok(uint32_t size)
 }
 
 int l5_map_ask(int fd, struct l5_map_info *info, struct l5_area *area,
-	       uint32_t n)
+	       uint32_t n, uint64_t knows)
 {
 	memset(info, 0, sizeof(*info));
 	/* tools that watch memory do not see the kernel write behind info */
@@ -63,7 +65,7 @@ int l5_map_ask(int fd, struct l5_map_info *info, struct l5_area *area,
 	info->size = sizeof(*info);
 	info->version_min = L5_MAP_VERSION;
 	info->version_max = L5_MAP_VERSION;
-	info->features = L5_REC_FILES;
+	info->features = L5_REC_FILES | knows;
 	info->areas = (uintptr_t)area;
 	info->nareas = n;
 	if (syscall(SYS_ioctl, fd, L5_IOC_MAP_INFO, info) < 0)
@@ -276,7 +278,7 @@ static bool l5_map_state_ok(const struct l5_map_mem *mem)
 	       !l5_load(&s->tx_ring) && !l5_load(&s->rx_ring);
 }
 
-struct l5_map *l5_map_new(int fd)
+struct l5_map *l5_map_new(int fd, uint64_t knows)
 {
 	size_t page = sysconf(_SC_PAGESIZE), len = page, part;
 	struct l5_area area[L5_MAP_AREAS];
@@ -289,7 +291,7 @@ struct l5_map *l5_map_new(int fd)
 	int err, i, growths = 0;
 
 ask:
-	if (l5_map_ask(fd, &info, area, L5_MAP_AREAS))
+	if (l5_map_ask(fd, &info, area, L5_MAP_AREAS, knows))
 		return NULL;
 	if (!l5_map_size_ok(info.tx_size) || !l5_map_size_ok(info.rx_size)) {
 		errno = EPROTONOSUPPORT;
@@ -320,11 +322,12 @@ ask:
 	mem.tx = place[3];
 	mem.rx = place[4];
 	/* asked again: by now there is a number for lock words */
-	if (l5_map_ask(fd, &info, NULL, 0))
+	if (l5_map_ask(fd, &info, NULL, 0, knows))
 		goto fail;
 	mem.tx_size = info.tx_size;
 	mem.rx_size = info.rx_size;
 	mem.id = info.id;
+	mem.messages = info.features & L5_MAP_MESSAGES;
 	if (!mem.id || mem.id >= L5_LOCK_KERNEL || !l5_map_state_ok(&mem)) {
 		errno = EPROTONOSUPPORT;
 		goto fail;

@@ -51,6 +51,9 @@ struct l5_map_ops {
  * @rx_size: of the ring, not of the mapping
  * @id: for the lock words
  * @mailbox: 1 and the number of its byte in the mailbox of its listener, or 0
+ * @messages: 1: each record is a message, see message.h; 0: part of a stream
+ * @rx_stop: flags with which nothing may be taken from the ring. An error comes
+ *	before messages that are there, and after bytes
  * @life: what *l5_map_life was when this was made, see l5_map_mine()
  * @key: of the lock words, for l5_hold()
  * @keeper: the thread that keeps each lock word from call to call, by the
@@ -78,6 +81,8 @@ struct l5_map {
 	uint32_t rx_size;
 	uint32_t id;
 	uint32_t mailbox;
+	uint32_t messages;
+	uint32_t rx_stop;
 	uint32_t life;
 	uint64_t key;
 	const void *keeper[2];
@@ -106,12 +111,13 @@ extern void (*l5_map_refused)(void);
  * @info: the kernel's answer
  * @area: the list of areas, filled in
  * @n: room in the list; @info->nareas is at most that afterwards
+ * @knows: L5_MAP_MESSAGES if the caller can use rings of messages, or 0
  *
  * Return: 0, or -1 with errno: EPROTONOSUPPORT if the module is of a version
  * that this library is not made for, else as L5_IOC_MAP_INFO.
  */
 int l5_map_ask(int fd, struct l5_map_info *info, struct l5_area *area,
-	       uint32_t n);
+	       uint32_t n, uint64_t knows);
 
 /**
  * l5_map_watch() - have the closing of its descriptors told
@@ -127,6 +133,7 @@ int l5_map_watch(int fd, uint64_t *watch);
 /**
  * l5_map_new() - map the rings of a connected socket
  * @fd: the socket
+ * @knows: as of l5_map_ask()
  *
  * The descriptor is used in this call alone. Threads may map one socket more
  * than once, and a process should not.
@@ -136,7 +143,7 @@ int l5_map_watch(int fd, uint64_t *watch);
  * will be no rings, ENOTCONN, ENOMEM, EPROTONOSUPPORT as l5_map_ask(), or what
  * ioctl() says to a stranger.
  */
-struct l5_map *l5_map_new(int fd);
+struct l5_map *l5_map_new(int fd, uint64_t knows);
 
 /**
  * l5_map_get() - one user more
@@ -162,6 +169,7 @@ void l5_map_put(struct l5_map *m);
  * @tx_size: bytes of the ring; @tx is mapped twice as long
  * @rx_size: bytes of the ring; @rx is mapped twice as long
  * @id: not 0, other than any other process's that has this end
+ * @messages: is each record a message?
  */
 struct l5_map_mem {
 	struct l5_ctrl *own;
@@ -172,6 +180,7 @@ struct l5_map_mem {
 	uint32_t tx_size;
 	uint32_t rx_size;
 	uint32_t id;
+	bool messages;
 };
 
 /**
@@ -267,7 +276,9 @@ static inline void l5_map_published(struct l5_map *m, int fd)
  */
 static inline void l5_map_freed(struct l5_map *m, int fd, uint64_t head)
 {
-	if (l5_unlikely(l5_wants_room(m->peer, head, m->rx_size)))
+	/* a writer of messages uses half of its ring, and one message more */
+	if (l5_unlikely(l5_wants_room(m->peer, head,
+				      m->rx_size >> m->messages)))
 		m->ops->bell(m, fd, L5_BELL_ROOM);
 }
 

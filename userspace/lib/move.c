@@ -8,8 +8,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "lock.h"
 #include "map.h"
+#include "message.h"
+#include "record.h"
 
 static void l5_map_bytes(void *to, const void *from, size_t n)
 {
@@ -18,12 +19,6 @@ static void l5_map_bytes(void *to, const void *from, size_t n)
 
 	while (n--)
 		*t++ = *f++;
-}
-
-/* How many of @n bytes at @at of a ring lie side by side. */
-static size_t l5_map_span(size_t at, size_t n, uint32_t size)
-{
-	return L5_MAP_FLAT && n > size - at ? size - at : n;
 }
 
 /* Both return false for what is no memory, see copy.h. */
@@ -54,14 +49,7 @@ static bool l5_map_copy_out(struct l5_map *m, uint64_t pos, void *to, size_t n)
 	return true;
 }
 
-/* Where in an array of buffers we are. */
-struct l5_iov {
-	const struct iovec *v;
-	size_t n;
-	size_t off;
-};
-
-static size_t l5_iov_total(const struct iovec *v, size_t n)
+size_t l5_iov_total(const struct iovec *v, size_t n)
 {
 	size_t sum = 0, i;
 
@@ -88,9 +76,7 @@ static size_t l5_iov_part(struct l5_iov *i, uint8_t **p, size_t n)
 	return part;
 }
 
-/* Is there memory behind the place of the next record of @len bytes? */
-static bool l5_map_backed(struct l5_map *m, int fd, struct l5_prod *prod,
-			  uint32_t len)
+bool l5_map_backed(struct l5_map *m, int fd, struct l5_prod *prod, uint32_t len)
 {
 	uint32_t need = l5_rec_size(len) + L5_HDR;
 
@@ -134,12 +120,7 @@ static int l5_map_room(struct l5_map *m, int fd, struct l5_prod *prod,
 	return l5_map_clip(m, prod, len);
 }
 
-/*
- * Payload of @len bytes at the tail; the header's line comes last. False: not
- * all of it is memory, and there is no record.
- */
-static bool l5_map_fill(struct l5_map *m, uint64_t tail, struct l5_iov *i,
-			size_t len)
+bool l5_map_fill(struct l5_map *m, uint64_t tail, struct l5_iov *i, size_t len)
 {
 	uint64_t pos = tail + L5_HDR;
 	size_t line = L5_LINE - (pos & (L5_LINE - 1));
@@ -162,8 +143,7 @@ static bool l5_map_fill(struct l5_map *m, uint64_t tail, struct l5_iov *i,
 	return true;
 }
 
-static void l5_map_put_record(struct l5_map *m, struct l5_prod *prod,
-			      size_t len)
+void l5_map_put_record(struct l5_map *m, struct l5_prod *prod, size_t len)
 {
 	uint64_t tail = prod->tail;
 
@@ -181,6 +161,8 @@ static ssize_t l5_map_send_at(struct l5_map *m, int fd, const struct iovec *iov,
 	ssize_t ret;
 	int len;
 
+	if (m->messages)
+		return l5_message_send(m, fd, iov, n, frame);
 	if (!total || l5_load(&m->state->flags) & L5_MAP_TX_STOP)
 		return L5_TRY_ASK;
 	ret = l5_map_lock(m, fd, L5_LOCK_TX, &g);
@@ -225,12 +207,7 @@ ssize_t l5_map_trysend(struct l5_map *m, int fd, const struct iovec *iov,
 	return l5_map_send_at(m, fd, iov, n, l5_frame());
 }
 
-/*
- * What is at the cursors, into the buffers. False: not all of these is memory,
- * and nothing is taken.
- */
-static bool l5_map_drain(struct l5_map *m, struct l5_iov *i, uint64_t pos,
-			 size_t len)
+bool l5_map_drain(struct l5_map *m, struct l5_iov *i, uint64_t pos, size_t len)
 {
 	size_t part;
 	uint8_t *p;
@@ -326,6 +303,8 @@ static ssize_t l5_map_recv_at(struct l5_map *m, int fd, const struct iovec *iov,
 	uint64_t head;
 	int err = 0;
 
+	if (m->messages)
+		return l5_message_recv(m, fd, iov, n, flags, frame);
 	if (!total || l5_load(&m->state->flags) & L5_MAP_LEAVE)
 		return L5_TRY_ASK;
 	ready = l5_map_ready(m, L5_READY_IN);
@@ -422,9 +401,7 @@ ssize_t l5_map_received(struct l5_map *m, int fd, size_t n, __u32 waiters)
 
 /* Zero copy */
 
-/* Hand the lock word from the call that took it to the next ones. */
-static void l5_map_keep(struct l5_map *m, unsigned int which,
-			struct l5_guard *g)
+void l5_map_keep(struct l5_map *m, unsigned int which, struct l5_guard *g)
 {
 	l5_map_leave(m, which, g);
 	l5_store(&m->keeper[which], (const void *)&l5_held);
@@ -461,6 +438,8 @@ ssize_t l5_map_reserve(struct l5_map *m, int fd, void **p, size_t want)
 
 	if (!want)
 		return L5_TRY_ASK;
+	if (m->messages)
+		return l5_message_reserve(m, fd, p, want, g.frame);
 	ret = l5_map_lock(m, fd, L5_LOCK_TX, &g);
 	if (ret)
 		return ret;
@@ -505,6 +484,8 @@ ssize_t l5_map_peek(struct l5_map *m, int fd, const void **p)
 	size_t at;
 	int err;
 
+	if (m->messages)
+		return l5_message_peek(m, fd, p, g.frame);
 	if (l5_load(&m->state->flags) & L5_MAP_LEAVE)
 		return L5_TRY_ASK;
 	ready = l5_map_ready(m, L5_READY_IN);
@@ -532,6 +513,8 @@ void l5_map_release(struct l5_map *m, int fd, size_t len)
 {
 	uint64_t head;
 
+	if (len && m->messages)
+		len = m->cons.len;
 	if (len) {
 		l5_store(&m->own->rx_bytes, l5_load(&m->own->rx_bytes) + len);
 		l5_cons_take(&m->cons, m->own, len);

@@ -110,7 +110,7 @@ ssize_t l5_map_send1(struct l5_map *m, int fd, const void *buf, size_t len)
 	/* a head that cannot be makes the difference large, too */
 	if (l5_unlikely(l5_load(&m->state->flags) & L5_MAP_TX_STOP ||
 			tail - m->prod.head + size + L5_HDR >=
-			l5_map_extent(m)))
+			l5_map_extent(m) >> m->messages))
 		return l5_map_send1_slow(m, fd, buf, len, frame, true);
 	slot = (__u64 *)(tx + (tail & mask));
 	/*
@@ -140,8 +140,8 @@ ssize_t l5_map_send1(struct l5_map *m, int fd, const void *buf, size_t len)
  * @buf: where to
  * @len: how much at most
  *
- * As a socket it does not return less than there is: many programs take that
- * for the end of what there is.
+ * As a socket of a stream it does not return less than there is: many programs
+ * take that for the end of what there is.
  *
  * Return: as l5_map_tryrecv().
  */
@@ -160,7 +160,7 @@ ssize_t l5_map_recv1(struct l5_map *m, int fd, void *buf, size_t len)
 	head = l5_load(&own->rx_head);
 	if (l5_unlikely(L5_MAP_FLAT ||
 			!l5_map_glance((__u64 *)(rx + (head & mask))) ||
-			l5_load(&m->state->flags) & L5_MAP_LEAVE ||
+			l5_load(&m->state->flags) & m->rx_stop ||
 			!l5_enter(&own->rx_lock, m->id, m->key + L5_LOCK_RX,
 				  frame)))
 		return l5_map_recv1_slow(m, fd, buf, len, frame, false);
@@ -169,10 +169,13 @@ ssize_t l5_map_recv1(struct l5_map *m, int fd, void *buf, size_t len)
 	/* B, pairs with A */
 	hdr = l5_load_acquire(slot);
 	n = (__u32)hdr;
-	/* a whole record that fits, and none after it if there is more room */
+	/*
+	 * A whole record that fits, and of a stream none after it if there is
+	 * more room.
+	 */
 	if (l5_unlikely(hdr - ((__u64)L5_REC_VALID << 32) - 1 >= L5_MAP_SMALL ||
 			l5_load(&own->rx_pos) != head || n > len ||
-			(n < len && l5_load((__u64 *)
+			(n < len && !m->messages && l5_load((__u64 *)
 				(rx + ((head + l5_rec_size(n)) & mask))))))
 		return l5_map_recv1_slow(m, fd, buf, len, frame, true);
 	if (l5_unlikely(!l5_copy_small(buf, (const uint8_t *)(slot + 1), n)) ||

@@ -196,6 +196,7 @@ struct l5_map *l5_native_map(struct l5_native *k, int end, uint32_t id)
 		.tx_size = k->size,
 		.rx_size = k->size,
 		.id = id,
+		.messages = k->messages,
 	};
 	struct l5_map *m = NULL;
 

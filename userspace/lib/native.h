@@ -16,6 +16,7 @@
  * @ctrl: control pages
  * @state: what the "kernel" says to each end
  * @data: of the ring that each end writes, once
+ * @messages: what is mapped from now on has messages for records
  * @len: of all
  */
 struct l5_native {
@@ -24,6 +25,7 @@ struct l5_native {
 	struct l5_ctrl *ctrl[2];
 	struct l5_map_state *state[2];
 	uint8_t *data[2];
+	bool messages;
 	size_t len;
 };
 

@@ -106,7 +106,8 @@ static inline bool l5_map_rx_ask(const struct l5_map *m)
 static inline bool l5_map_roomy(const struct l5_map *m)
 {
 	return l5_room_worth(l5_load(&m->own->tx_tail),
-			     l5_load(&m->peer->rx_head), l5_map_most(m));
+			     l5_load(&m->peer->rx_head),
+			     l5_map_most(m) >> m->messages);
 }
 
 /**
@@ -118,7 +119,8 @@ static inline bool l5_map_roomy(const struct l5_map *m)
  */
 static inline bool l5_map_always_roomy(const struct l5_map *m, uint64_t head)
 {
-	return l5_room_worth(l5_load(&m->own->tx_tail), head, l5_map_most(m));
+	return l5_room_worth(l5_load(&m->own->tx_tail), head,
+			     l5_map_most(m) >> m->messages);
 }
 
 /**

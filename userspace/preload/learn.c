@@ -47,6 +47,15 @@ static bool plain_options(int fd, int status)
 	return lowat > 1 || status & O_ASYNC;
 }
 
+/* Are the records of its rings messages? libl5 knows these, but not we. */
+static bool messages(int fd)
+{
+	int type = SOCK_STREAM;
+
+	fd_option(fd, SOL_SOCKET, SO_TYPE, &type);
+	return type != SOCK_STREAM;
+}
+
 /* Do addresses mean something? Yes, until the kernel says that they do not. */
 static unsigned int names(int fd)
 {
@@ -61,7 +70,7 @@ static bool may_move(int fd)
 {
 	struct l5_map_info info;
 
-	return l5_map_ask(fd, &info, NULL, 0) && errno == EAGAIN;
+	return l5_map_ask(fd, &info, NULL, 0, 0) && errno == EAGAIN;
 }
 
 /* One use more; the count does not grow forever, see learn_use(). */
@@ -158,7 +167,7 @@ static int transport_of(int fd, int *transport)
 static struct l5_map *timed_map(int fd)
 {
 	uint64_t before = by_cost ? l5_map_now() : 0;
-	struct l5_map *m = l5_map_new(fd);
+	struct l5_map *m = l5_map_new(fd, 0);
 
 	if (by_cost && m)
 		pays_mapped(l5_map_now() - before);
@@ -221,7 +230,7 @@ static struct sock *learn(struct fd_entry *e, int fd, uintptr_t word)
 		goto never;
 	}
 	status = syscall(SYS_fcntl, fd, F_GETFL);
-	if (status < 0 || plain_options(fd, status)) {
+	if (status < 0 || plain_options(fd, status) || messages(fd)) {
 		unmapped_told(fd, word, L5_STATS_HOW_OPTIONS, 0);
 		goto never;
 	}
