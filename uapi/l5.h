@@ -430,7 +430,7 @@ struct l5_map_info {
  * and with L5_MAP_RX_ASK set it makes system calls: an error comes before the
  * messages that are there.
  */
-#define L5_MAP_MESSAGES		(1ull << 32)
+#define L5_MAP_MESSAGES		0x100000000ull
 
 /* The size of the first version; no version is shorter. */
 #define L5_MAP_INFO_SIZE_VER0	56

@@ -61,7 +61,7 @@ static struct l5_stream *over(int fd, bool maps)
 	return c;
 }
 
-static bool dial(FIXTURE_DATA(libl5_message) *self)
+static bool dial(struct l5_stream **c, struct l5_stream **s)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
 	char name[64];
@@ -75,14 +75,10 @@ static bool dial(FIXTURE_DATA(libl5_message) *self)
 		 offsetof(struct sockaddr_un, sun_path) + strlen(name)) ||
 	    listen(fd, 5))
 		return false;
-	self->c = l5_connect(name, NULL, SOCK_SEQPACKET);
-	self->s = l5_accept(fd, 0);
+	*c = l5_connect(name, NULL, SOCK_SEQPACKET);
+	*s = l5_accept(fd, 0);
 	close(fd);
-	if (!self->c || !self->s)
-		return false;
-	self->cfd = l5_stream_fd(self->c);
-	self->sfd = l5_stream_fd(self->s);
-	return true;
+	return *c && *s;
 }
 
 FIXTURE_SETUP(libl5_message)
@@ -92,7 +88,9 @@ FIXTURE_SETUP(libl5_message)
 	l5_or_skip();
 	signal(SIGPIPE, SIG_IGN);
 	if (variant->dial) {
-		ASSERT_TRUE(dial(self));
+		ASSERT_TRUE(dial(&self->c, &self->s));
+		self->cfd = l5_stream_fd(self->c);
+		self->sfd = l5_stream_fd(self->s);
 	} else {
 		ASSERT_EQ(0, socketpair(variant->plain ? AF_UNIX : l5_family(),
 					SOCK_SEQPACKET,
@@ -379,21 +377,44 @@ static void script_plain(int which, char *to)
 }
 
 static void ends_as_unix(struct __test_metadata *_metadata,
-			 FIXTURE_DATA(libl5_message) *self, int which)
+			 struct l5_stream **c, struct l5_stream **s, int which)
 {
 	char want[500] = "", got[500] = "";
 
 	script_plain(which, want);
-	script(&self->c, &self->s, which, got);
+	script(c, s, which, got);
 	EXPECT_STREQ(want, got);
 }
 
-TEST_F(libl5_message, end_all_read) { ends_as_unix(_metadata, self, 0); }
-TEST_F(libl5_message, end_unread) { ends_as_unix(_metadata, self, 1); }
-TEST_F(libl5_message, end_shut_wr) { ends_as_unix(_metadata, self, 2); }
-TEST_F(libl5_message, end_shut_rd) { ends_as_unix(_metadata, self, 3); }
-TEST_F(libl5_message, end_own_rd) { ends_as_unix(_metadata, self, 4); }
-TEST_F(libl5_message, end_own_both) { ends_as_unix(_metadata, self, 5); }
+TEST_F(libl5_message, end_all_read)
+{
+	ends_as_unix(_metadata, &self->c, &self->s, 0);
+}
+
+TEST_F(libl5_message, end_unread)
+{
+	ends_as_unix(_metadata, &self->c, &self->s, 1);
+}
+
+TEST_F(libl5_message, end_shut_wr)
+{
+	ends_as_unix(_metadata, &self->c, &self->s, 2);
+}
+
+TEST_F(libl5_message, end_shut_rd)
+{
+	ends_as_unix(_metadata, &self->c, &self->s, 3);
+}
+
+TEST_F(libl5_message, end_own_rd)
+{
+	ends_as_unix(_metadata, &self->c, &self->s, 4);
+}
+
+TEST_F(libl5_message, end_own_both)
+{
+	ends_as_unix(_metadata, &self->c, &self->s, 5);
+}
 
 /* Descriptors come with the message that they were sent with. */
 TEST_F(libl5_message, descriptors)

@@ -52,8 +52,15 @@ source_of() {
 	echo '#include "l5.h"'
 	echo '#include "l5_ring.h"'
 	cat <<-'C'
-	#define SAY(name, n) __asm__ volatile("\n#abi " name " %0" \
-		: : "i" ((unsigned long long)(n) & 0xffffffffull))
+	#define HALF(name, n) __asm__ volatile("\n#abi " name " %0" \
+		: : "i" ((n) & 0xffffffffull))
+	/* the upper half if there is one, and it is not a sign */
+	#define SAY(name, n) do { \
+		HALF(name, (unsigned long long)(n)); \
+		if ((unsigned long long)(n) >> 32 && \
+		    ~((unsigned long long)(n) >> 32) & 0xffffffffull) \
+			HALF(name ".high", (unsigned long long)(n) >> 32); \
+	} while (0)
 	C
 	echo 'void f(void);'
 	echo 'void f(void) {'
