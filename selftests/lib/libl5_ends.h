@@ -6,9 +6,11 @@
 #ifndef LIBL5_ENDS_H
 #define LIBL5_ENDS_H
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -140,6 +142,39 @@ static inline ssize_t recv_way(struct l5_stream *c, int way, uint8_t *buf,
 	default:
 		return l5_recv(c, buf, n, MSG_DONTWAIT);
 	}
+}
+
+/*
+ * Fill the ring of @c in place until there is no room, then read all at @s: does
+ * an edge-triggered epoll of @c hear of it, and not before?
+ */
+static inline bool reserve_edge(struct l5_stream *c, struct l5_stream *s,
+				int ms)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT | EPOLLET };
+	int ep = epoll_create1(EPOLL_CLOEXEC), i;
+	static char b[3000];
+	bool ok = true;
+	void *p;
+
+	if (epoll_ctl(ep, EPOLL_CTL_ADD, l5_stream_fd(c), &ev) ||
+	    epoll_wait(ep, &ev, 1, 0) != 1)
+		ok = false;
+	for (i = 0; ok && i < 3; i++) {
+		ssize_t n;
+
+		while ((n = l5_reserve(c, &p, sizeof(b), MSG_DONTWAIT)) > 0) {
+			memset(p, i, n);
+			l5_commit(c, n);
+		}
+		ok = errno == EAGAIN && !epoll_wait(ep, &ev, 1, 0);
+		while (l5_recv(s, b, sizeof(b), MSG_DONTWAIT) > 0)
+			;
+		ok = ok && epoll_wait(ep, &ev, 1, ms) == 1 &&
+		     ev.events & EPOLLOUT;
+	}
+	close(ep);
+	return ok;
 }
 
 #endif /* LIBL5_ENDS_H */

@@ -118,6 +118,12 @@ TEST_F_TIMEOUT(libl5_calls, one_end, 300)
 	EXPECT_EQ(0, l5_recv(self->c, buf, 1, 0));
 }
 
+/* A program that l5_reserve() turned away hears when there is room again. */
+TEST_F_TIMEOUT(libl5_calls, reserve_edge, 120)
+{
+	EXPECT_TRUE(reserve_edge(self->c, self->s, LONG_MS));
+}
+
 /* A sleeper is woken: by the other end mapped or not, for data and room. */
 static void *late_send(void *arg)
 {

@@ -85,6 +85,19 @@ static ssize_t keep_got(struct keep *k, struct l5_kept *kept, ssize_t n)
 	return n;
 }
 
+/*
+ * A call that is not to wait has found no room: there is to be an edge for it
+ * once there is, as after a send(2). Is there room by now?
+ */
+static bool keep_arm(struct keep *k)
+{
+	int saved = errno;
+	long ready = syscall(SYS_ioctl, k->c->fd, L5_IOC_ARM, L5_BELL_ROOM);
+
+	errno = saved;
+	return ready > 0 && ++k->wait.fruitless < L5_FRUITLESS;
+}
+
 /* Sleep; 0 if it has to be done without the ring. */
 static ssize_t keep_rest(struct keep *k, short events, ssize_t why)
 {
@@ -96,7 +109,8 @@ static ssize_t keep_rest(struct keep *k, short events, ssize_t why)
 	if (why != L5_TRY_AGAIN && why != L5_TRY_BUSY)
 		return l5_try_failed(why);
 	if (w->dontwait)
-		return l5_try_failed(L5_TRY_AGAIN);
+		return why == L5_TRY_AGAIN && events == POLLOUT && keep_arm(k) ?
+		       L5_TRY_AGAIN : l5_try_failed(L5_TRY_AGAIN);
 	if (why == L5_TRY_BUSY)
 		return l5_stream_lock_sleep(k->c, events, &k->end) ?
 		       -1 : L5_TRY_AGAIN;
