@@ -14,7 +14,6 @@ void l5_splice_eof(struct socket *sock);
 ssize_t l5_splice_read(struct socket *sock, loff_t *ppos,
 		       struct pipe_inode_info *pipe, size_t len,
 		       unsigned int flags);
-
 ssize_t l5_packet_splice_read(struct socket *sock, loff_t *ppos,
 			      struct pipe_inode_info *pipe, size_t len,
 			      unsigned int flags);

@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "l5_ring.h"
-#include "l5test.h"
+#include "mapping.h"
+#include "whole.h"
 
 enum { SENDERS = 4, EACH = 400, LONGEST = 60000, KILLS = 60 };
 
@@ -54,24 +54,10 @@ FIXTURE_TEARDOWN(limit_packet_new)
 	(void)_metadata;
 }
 
-/* A message says how long it is, and has a pattern that begins there. */
 static int send_one(int fd, uint8_t *buf, uint32_t len)
 {
-	memcpy(buf, &len, sizeof(len));
-	l5_fill(buf + sizeof(len), len - sizeof(len), len);
+	whole_make(buf, len);
 	return send(fd, buf, len, 0) == (ssize_t)len ? 0 : -1;
-}
-
-static int is_whole(const uint8_t *buf, ssize_t n)
-{
-	uint32_t len;
-
-	memcpy(&len, buf, sizeof(len));
-	if (n != (ssize_t)len) {
-		l5_fatal("%zd bytes of a message of %u", n, len);
-		return 0;
-	}
-	return l5_check(buf + sizeof(len), len - sizeof(len), len) < 0;
 }
 
 static void sender(int fd, uint64_t seed, int n)
@@ -103,7 +89,7 @@ TEST_F_TIMEOUT(limit_packet, shared, 300)
 			continue;
 		close(self->fd[0]);
 		while ((n = recv(self->fd[1], buf, sizeof(buf), 0)) > 0) {
-			if (!is_whole(buf, n))
+			if (!whole_is(buf, n))
 				_exit(1);
 			__atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
 		}
@@ -125,37 +111,32 @@ TEST_F_TIMEOUT(limit_packet, shared, 300)
 	munmap(count, 4096);
 }
 
+static void kill_sends(void *arg, uint64_t seed)
+{
+	sender(*(int *)arg, seed, 1 << 20);
+}
+
+static ssize_t kill_takes(void *arg, void *buf, size_t size)
+{
+	return recv(((int *)arg)[1], buf, size, MSG_DONTWAIT);
+}
+
 /* A sender that is killed leaves a whole message, or none. */
 TEST_F_TIMEOUT(limit_packet, killed, 300)
 {
 	static uint8_t buf[LONGEST + 1];
-	uint64_t seed = l5_seed();
-	struct timespec t = { 0 };
+	const struct whole_kill k = {
+		.send = kill_sends, .take = kill_takes, .arg = self->fd,
+		.buf = buf, .size = sizeof(buf),
+	};
 	ssize_t n;
-	pid_t pid;
-	int i;
 
-	for (i = 0; i < KILLS; i++) {
-		pid = fork();
-		ASSERT_LE(0, pid);
-		if (!pid)
-			sender(self->fd[0], seed + i, 1 << 20);
-		t.tv_nsec = l5_rnd(&seed) % 5000000;
-		nanosleep(&t, NULL);
-		kill(pid, SIGKILL);
-		while ((n = recv(self->fd[1], buf, sizeof(buf),
-				 MSG_DONTWAIT)) > 0)
-			ASSERT_TRUE(is_whole(buf, n));
-		ASSERT_EQ(EAGAIN, errno);
-		waitpid(pid, NULL, 0);
-	}
-	while ((n = recv(self->fd[1], buf, sizeof(buf), MSG_DONTWAIT)) > 0)
-		ASSERT_TRUE(is_whole(buf, n));
+	ASSERT_TRUE(whole_after_kills(&k, KILLS));
 	/* and the next ones have their place */
 	ASSERT_EQ(0, send_one(self->fd[0], buf, 1000));
 	n = recv(self->fd[1], buf, sizeof(buf), 0);
 	EXPECT_EQ(1000, n);
-	EXPECT_TRUE(is_whole(buf, n));
+	EXPECT_TRUE(whole_is(buf, n));
 }
 
 /* As long as half of its ring less 16 bytes, and not one byte more */
@@ -372,6 +353,26 @@ TEST_F(limit_packet, asked_about)
 	};
 	EXPECT_EQ(0, ioctl(self->fd[0], L5_IOC_MAP_INFO, &info));
 	EXPECT_EQ(L5_REC_FILES | L5_MAP_MESSAGES, info.features);
+}
+
+/* A process that shares the end says that it took a part: nobody believes it. */
+TEST_F(limit_packet, no_part_taken)
+{
+	struct mapping m;
+	char b[9] = "";
+
+	ASSERT_EQ(0, mapping_open(&m, self->fd[1]));
+	ASSERT_EQ(8, send(self->fd[0], "01234567", 8, 0));
+	ASSERT_EQ(3, send(self->fd[0], "abc", 3, 0));
+	l5_store(&m.own->rx_pos, l5_load(&m.own->rx_head) + 4);
+	EXPECT_EQ(8, recv(self->fd[1], b, sizeof(b), MSG_PEEK));
+	EXPECT_STREQ("01234567", b);
+	l5_store(&m.own->rx_pos, l5_load(&m.own->rx_head) + 4);
+	memset(b, 0, sizeof(b));
+	EXPECT_EQ(8, recv(self->fd[1], b, sizeof(b), 0));
+	EXPECT_STREQ("01234567", b);
+	EXPECT_EQ(3, recv(self->fd[1], b, sizeof(b), 0));
+	mapping_close(&m);
 }
 
 static ssize_t send_fd(int fd, const char *text, size_t len, int passed)
