@@ -145,8 +145,8 @@ static inline ssize_t recv_way(struct l5_stream *c, int way, uint8_t *buf,
 }
 
 /*
- * Fill the ring of @c in place until there is no room, then read all at @s: does
- * an edge-triggered epoll of @c hear of it, and not before?
+ * Fill the ring of @c in place until there is no room, then read all at @s:
+ * does an edge-triggered epoll of @c hear of it, and not before?
  */
 static inline bool reserve_edge(struct l5_stream *c, struct l5_stream *s,
 				int ms)

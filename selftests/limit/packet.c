@@ -355,7 +355,7 @@ TEST_F(limit_packet, asked_about)
 	EXPECT_EQ(L5_REC_FILES | L5_MAP_MESSAGES, info.features);
 }
 
-/* A process that shares the end says that it took a part: nobody believes it. */
+/* A process that shares the end says that it took a part, and did not. */
 TEST_F(limit_packet, no_part_taken)
 {
 	struct mapping m;
