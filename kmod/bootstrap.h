@@ -14,7 +14,8 @@
  *	with, see files.c
  * @most: how long such a record of a stream may be. Context: any
  * @send: carry bytes and control messages for a record that is about to be
- *	published. Return: 0 or -errno
+ *	published; l5_end.riding is set before anything is carried. Return: 0 or
+ *	-errno
  * @recv: give a receiver bytes of a record, and what rides with it. Return: 0
  *	or -errno; -EAGAIN: the receive is to end before it
  * @room: is it worth while to send such a record? Context: any

@@ -222,6 +222,12 @@ static int l5_files_carry(struct l5_sock *l5, struct msghdr *with, size_t len)
 	if (!l5_packets(l5))
 		WRITE_ONCE(bsk->sk_sndbuf, max_t(int, sndbuf,
 						 2 * (len + L5_FILES_CUT)));
+	/*
+	 * BJ, pairs with BK: what is queued follows. Not before there is only
+	 * that to be done: a process may keep its memory and its locks from us
+	 * for as long as it likes.
+	 */
+	smp_store_release(&l5_own(l5)->riding, true);
 	ret = l5->boot->ops->sendmsg(l5->boot, with, len);
 	WRITE_ONCE(bsk->sk_sndbuf, sndbuf);
 out:

@@ -182,12 +182,10 @@ static int l5_ring_put_carried(struct l5_sock *l5, struct iov_iter *from,
 	struct l5_end *own = l5_own(l5);
 	int err;
 
-	/* BJ, pairs with BK: what is queued follows */
-	smp_store_release(&own->riding, true);
 	err = l5->bops->files->send(l5, files, from, len, own->prod.tail);
 	if (!err)
 		l5_ring_put_published(own, len, L5_REC_FILES);
-	/* BJ, pairs with BK: the record is there */
+	/* BJ, pairs with BK: the record is there, or the message is not */
 	smp_store_release(&own->riding, false);
 	return err;
 }

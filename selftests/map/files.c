@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -14,7 +15,9 @@
 
 #include "ends.h"
 #include "given.h"
+#include "hole.h"
 #include "mapping.h"
+#include "pass.h"
 
 FIXTURE(map_files)
 {
@@ -34,6 +37,11 @@ FIXTURE_VARIANT_ADD(map_files, inet)
 FIXTURE_VARIANT_ADD(map_files, unix)
 {
 	.at = "abstract:map_files",
+};
+
+FIXTURE_VARIANT_ADD(map_files, packets)
+{
+	.at = "packets",
 };
 
 FIXTURE_SETUP(map_files)
@@ -56,8 +64,13 @@ TEST_F(map_files, forged_flag)
 
 	ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
 	ASSERT_EQ(3, mapping_put(&m, "abc", 3));
-	ASSERT_EQ(2, recv(self->fd[1], b, 2, 0));
-	ASSERT_EQ(1, recv(self->fd[1], b, 2, 0));
+	/* of a stream, in parts */
+	if (strcmp(variant->at, "packets")) {
+		ASSERT_EQ(2, recv(self->fd[1], b, 2, 0));
+		ASSERT_EQ(1, recv(self->fd[1], b, 2, 0));
+	} else {
+		ASSERT_EQ(3, recv(self->fd[1], b, 3, 0));
+	}
 	ASSERT_EQ(3, mapping_put(&m, "abc", 3));
 	l5_store(mapping_slot(&m, l5_load(&m.own->tx_tail) - 16),
 		 (__u64)L5_REC_VALID << 32 | L5_REC_FILES | 3);
@@ -137,6 +150,60 @@ TEST_F_TIMEOUT(map_files, taken_back, 60)
 		mapping_close(&m);
 		ASSERT_TRUE(map_again(variant->at, self->fd));
 	}
+}
+
+struct under_way {
+	int fd;
+	void *hole;
+};
+
+static void *gives_hole(void *arg)
+{
+	struct under_way *u = arg;
+	int null = 1;
+
+	end_give(u->fd, u->hole, 4, &null, 1, MSG_NOSIGNAL);
+	return NULL;
+}
+
+/*
+ * A peer has a send with a descriptor under way, and keeps its memory from it.
+ * A reader that has come to the end does not wait, nor look again and again,
+ * for that.
+ */
+TEST_F_TIMEOUT(map_files, under_way_for_ever, 120)
+{
+	struct under_way u = { .fd = self->fd[0] };
+	struct mapping m;
+	pthread_t t;
+	char b[8];
+	pid_t pid;
+	int uffd;
+
+	if (!strchr(variant->at, 'a'))
+		SKIP(return, "no descriptors over TCP");
+	u.hole = hole_map(MAP_PAGE, &uffd);
+	if (!u.hole)
+		SKIP(return, "no userfaultfd");
+	/* what is queued has a record where the reader does not look */
+	ASSERT_EQ(0, mapping_open(&m, self->fd[0]));
+	l5_store(&m.own->tx_tail, l5_load(&m.own->tx_tail) + 64);
+	ASSERT_TRUE(given_number(self->fd[0], 1, 0));
+	ASSERT_TRUE(l5_wait_asleep(l5_thread_start(&t, NULL, gives_hole, &u)));
+	/* the end, and not by a call that waits for the send */
+	l5_store(&m.own->rx_head, l5_load(&m.own->rx_head) + 1);
+	EXPECT_EQ(-1, recv(self->fd[0], b, sizeof(b), MSG_DONTWAIT));
+	EXPECT_EQ(EPROTO, errno);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(recv(self->fd[1], b, sizeof(b), 0) >= 0 ? 1 :
+		      errno != EPROTO ? 2 : 0);
+	EXPECT_EQ(0, l5_reap(pid));
+	close(uffd);
+	pthread_join(t, NULL);
+	mapping_close(&m);
+	ASSERT_TRUE(map_again(variant->at, self->fd));
 }
 
 /* A receive that fails leaves its caller no descriptors. */
@@ -288,16 +355,19 @@ TEST_F(map_files, feature)
 {
 	struct l5_map_info info = { .size = sizeof(info) };
 	bool un = strchr(variant->at, 'a');
+	uint64_t has = un ? L5_REC_FILES : 0;
 	int ret = ioctl(self->fd[0], L5_IOC_MAP_INFO, &info);
 
+	if (!strcmp(variant->at, "packets"))
+		has |= L5_MAP_MESSAGES;
 	EXPECT_EQ(un ? -1 : 0, ret);
 	if (un)
 		EXPECT_EQ(EPROTONOSUPPORT, errno);
-	EXPECT_EQ(un ? L5_REC_FILES : 0, info.features);
+	EXPECT_EQ(has, info.features);
 	info = (struct l5_map_info){ .size = sizeof(info),
 				     .features = ~0ull };
 	EXPECT_EQ(0, ioctl(self->fd[0], L5_IOC_MAP_INFO, &info));
-	EXPECT_EQ(un ? L5_REC_FILES : 0, info.features);
+	EXPECT_EQ(has, info.features);
 }
 
 /* Mapped readers and writers at both ends, beside system calls that pass */
