@@ -63,12 +63,16 @@ static int l5_packet_send_check(struct l5_sock *l5, struct msghdr *msg,
 	return len > l5_ring_message_max(l5) ? -EMSGSIZE : 0;
 }
 
-/* Publish it, if there is room. */
+/*
+ * Publish it, if there is room. Return: *@got: whether the lock was to be had;
+ * if not, nobody has looked, and the error is the call's.
+ */
 static ssize_t l5_packet_try_send(struct l5_sock *l5, struct msghdr *msg,
-				  struct l5_files *f, long *timeo)
+				  struct l5_files *f, long *timeo, bool *got)
 {
 	ssize_t n = l5_ring_lock(l5, L5_LOCK_TX, timeo);
 
+	*got = !n;
 	if (n)
 		return n;
 	if (l5_tx_ended(l5))
@@ -85,12 +89,14 @@ static int l5_packet_send(struct l5_sock *l5, struct msghdr *msg, size_t len,
 {
 	long timeo = sock_sndtimeo(&l5->sk, msg->msg_flags & MSG_DONTWAIT);
 	struct l5_rounds rounds = { };
+	bool got;
 	ssize_t n;
 
 	n = l5_packet_send_check(l5, msg, l5_files_now(l5, f), len);
 	if (n)
 		return n;
-	while ((n = l5_packet_try_send(l5, msg, f, &timeo)) == -EAGAIN) {
+	while ((n = l5_packet_try_send(l5, msg, f, &timeo,
+				       &got)) == -EAGAIN && got) {
 		/* a call that may not wait has armed it for an edge */
 		sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &l5->sk);
 		n = l5_again(&rounds, &timeo) ?: l5_files_wait(f);
@@ -144,12 +150,17 @@ static void l5_packet_name(struct l5_sock *l5, struct msghdr *msg)
 		msg->msg_namelen = n;
 }
 
-/* Return: bytes of the message at the head, copied or not, or -errno. */
+/*
+ * Return: bytes of the message at the head, copied or not, or -errno; *@got as
+ * of l5_packet_try_send().
+ */
 static ssize_t l5_packet_try_recv(struct l5_sock *l5, struct msghdr *msg,
-				  size_t len, bool peek, long *timeo)
+				  size_t len, bool peek, long *timeo,
+				  bool *got)
 {
 	ssize_t n = l5_ring_lock(l5, L5_LOCK_RX, timeo);
 
+	*got = !n;
 	if (n)
 		return n;
 	n = l5_ring_read_whole(l5, msg, len, peek);
@@ -187,7 +198,7 @@ int l5_packet_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	long timeo = sock_rcvtimeo(&l5->sk, flags & MSG_DONTWAIT);
 	size_t room = msg->msg_controllen;
 	struct l5_rounds rounds = { };
-	bool ended;
+	bool ended, got;
 	ssize_t n;
 
 	msg->msg_namelen = 0;
@@ -198,13 +209,17 @@ int l5_packet_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		if (n)
 			return n;
 		ended = l5_rx_ended(l5);
-		n = l5_packet_try_recv(l5, msg, len, flags & MSG_PEEK, &timeo);
+		n = l5_packet_try_recv(l5, msg, len, flags & MSG_PEEK, &timeo,
+				       &got);
 		if (n >= 0) {
 			l5_files_told(l5, msg, room);
 			return l5_packet_received(l5, msg, len, n, flags);
 		}
 		if (n == -EPROTO)
 			l5_ring_violation(l5);
+		/* it is not known to be empty, so this is no end */
+		if (n == -EAGAIN && !got)
+			return n;
 		/* of a revocation the bootstrap tells, unless it is late */
 		if (n != -EAGAIN &&
 		    !(n == -ECONNRESET &&

@@ -359,6 +359,48 @@ TEST_F_TIMEOUT(map_lock_small, fin_waits_for_the_lock, 120)
 	EXPECT_EQ(0, l5_reap(closer));
 }
 
+/* What a call that may not wait, or not for long, says of an end: 0 or errno */
+static int says(int fd, int flags)
+{
+	char b[8];
+
+	return recv(fd, b, sizeof(b), flags) < 0 ? errno : 0;
+}
+
+/*
+ * The stream has ended, and there are records before the end, which another
+ * reader keeps: that is no end.
+ */
+TEST_F_TIMEOUT(map_lock_small, no_end_behind_a_held_word, 120)
+{
+	const struct timeval soon = { .tv_usec = 30000 };
+	struct mapping m = { 0 };
+	int pair[2][2], i;
+	char b[8];
+
+	memcpy(pair[0], self->fd, sizeof(pair[0]));
+	ASSERT_TRUE(map_pair("packets", &pair[1][0], &pair[1][1]));
+	for (i = 0; i < 2; i++) {
+		int from = pair[i][0], to = pair[i][1];
+
+		ASSERT_EQ(1, send(from, "a", 1, 0));
+		ASSERT_EQ(0, shutdown(from, SHUT_WR));
+		ASSERT_EQ(0, mapping_open(&m, to));
+		ASSERT_EQ(1, mapping_lock(&m, L5_LOCK_RX));
+		EXPECT_EQ(EAGAIN, says(to, MSG_DONTWAIT));
+		EXPECT_EQ(EAGAIN, says(to, MSG_DONTWAIT | MSG_PEEK));
+		ASSERT_EQ(0, setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &soon,
+					sizeof(soon)));
+		EXPECT_EQ(EAGAIN, says(to, 0));
+		mapping_unlock(&m, L5_LOCK_RX);
+		EXPECT_EQ(1, recv(to, b, sizeof(b), 0));
+		EXPECT_EQ(0, recv(to, b, sizeof(b), 0));
+		mapping_close(&m);
+	}
+	close(pair[1][0]);
+	close(pair[1][1]);
+}
+
 /* A reader that was told EAGAIN because of a lock word got no other edge. */
 TEST_F_TIMEOUT(map_lock_small, edge_after_a_held_word, 300)
 {
