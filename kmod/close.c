@@ -177,13 +177,14 @@ static int l5_shutdown_unlock(struct l5_sock *l5, int how)
  * @sock: the socket
  * @how: SHUT_RD, SHUT_WR or SHUT_RDWR
  *
- * Return: as the bootstrap's.
+ * Return: as the bootstrap's; -EINTR if the task is killed while it waits.
  */
 int l5_shutdown(struct socket *sock, int how)
 {
 	struct l5_sock *l5 = l5_sk(sock->sk);
 
-	mutex_lock(&l5->lock);
+	if (mutex_lock_killable(&l5->lock))
+		return -EINTR;
 	return l5_shutdown_unlock(l5, how);
 }
 

@@ -122,13 +122,13 @@ static void l5_connect_overtaken(struct l5_sock *l5)
 }
 
 /* Put everything in place before the first packet leaves. */
-static void l5_connect_begin(struct l5_sock *l5)
+static int l5_connect_begin(struct l5_sock *l5)
 {
 	struct l5_conn *conn;
 	enum l5_reason why;
 
-	l5_listen_settle(l5);
-	mutex_lock(&l5->lock);
+	if (l5_listen_settle(l5) || mutex_lock_killable(&l5->lock))
+		return -EINTR;
 	if (l5_state(l5) != L5_IDLE ||
 	    READ_ONCE(l5->boot->sk->sk_state) != TCP_CLOSE)
 		goto out;
@@ -166,6 +166,7 @@ static void l5_connect_begin(struct l5_sock *l5)
 		l5->bops->connecting(l5);
 out:
 	mutex_unlock(&l5->lock);
+	return 0;
 }
 
 /**
@@ -257,7 +258,8 @@ static int l5_disconnect(struct socket *sock, struct l5_sockaddr *addr,
 	bool listened, ended = false;
 	int err;
 
-	mutex_lock(&l5->lock);
+	if (mutex_lock_killable(&l5->lock))
+		return -EINTR;
 	listened = l5_state(l5) == L5_LISTEN;
 	/* before TCP may give the children to another listener */
 	if (listened)
@@ -297,6 +299,7 @@ static bool l5_boot_gave_up(const struct l5_sock *l5)
  * @flags: O_NONBLOCK
  *
  * Return: as the bootstrap's. A socket whose outcome is open is connecting.
+ * -EINTR if the task is killed while it waits for a call that another makes.
  */
 int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 	       int flags)
@@ -314,7 +317,9 @@ int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 	l5_boot_borrow(l5);
 	l5_opts_push(l5);
 	l5_boot_error(l5);
-	l5_connect_begin(l5);
+	err = l5_connect_begin(l5);
+	if (err)
+		return err;
 	if (l5_undecided(l5)) {
 		if (flags & O_NONBLOCK)
 			return -EALREADY;
@@ -324,7 +329,12 @@ int l5_connect(struct socket *sock, struct l5_sockaddr *addr, int len,
 	if (!err) {
 		err = l5_connected(l5, flags);
 	} else if (err != -EINPROGRESS && err != -EALREADY) {
-		mutex_lock(&l5->lock);
+		if (mutex_lock_killable(&l5->lock)) {
+			if (l5_state(l5) >= L5_BASE)
+				return -EINTR;
+			/* a call on a socket without rings holds it briefly */
+			mutex_lock(&l5->lock);
+		}
 		l5_connect_failed(l5);
 		if (l5_boot_gave_up(l5))
 			l5_unconnected(l5);

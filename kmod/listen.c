@@ -55,11 +55,14 @@ static void l5_listen_settle_unlock(struct l5_sock *l5)
  * @l5: the socket
  *
  * Context: may sleep.
+ * Return: 0, or -EINTR if the task is killed while it waits.
  */
-void l5_listen_settle(struct l5_sock *l5)
+int l5_listen_settle(struct l5_sock *l5)
 {
-	mutex_lock(&l5->lock);
+	if (mutex_lock_killable(&l5->lock))
+		return -EINTR;
 	l5_listen_settle_unlock(l5);
+	return 0;
 }
 
 /* Time between looks whether a call on the listener still holds its lock. */
@@ -98,8 +101,8 @@ int l5_listen(struct socket *sock, int backlog)
 
 	l5_boot_borrow(l5);
 	l5_opts_push(l5);
-	l5_listen_settle(l5);
-	mutex_lock(&l5->lock);
+	if (l5_listen_settle(l5) || mutex_lock_killable(&l5->lock))
+		return -EINTR;
 	fresh = l5_state(l5) == L5_IDLE;
 	if (!fresh && l5_state(l5) != L5_LISTEN) {
 		err = -EINVAL;

@@ -120,7 +120,8 @@ static int l5_setsockopt_own(struct l5_sock *l5, int optname, sockptr_t optval,
 	if (optname == L5_RDMA ? val < -1 || val > 1 :
 				 val < 0 || val >= L5_TRANSPORT_MAX)
 		return -EINVAL;
-	mutex_lock(&l5->lock);
+	if (mutex_lock_killable(&l5->lock))
+		return -EINTR;
 	if (l5_state(l5) != L5_IDLE)
 		err = -EISCONN;
 	else if (optname == L5_RDMA)

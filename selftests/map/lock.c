@@ -19,6 +19,7 @@
 #include <linux/sockios.h>
 
 #include "kselftest_harness.h"
+#include "hole.h"
 #include "lock.h"
 #include "map_pair.h"
 #include "signals.h"
@@ -399,6 +400,75 @@ TEST_F_TIMEOUT(map_lock_small, no_end_behind_a_held_word, 120)
 	}
 	close(pair[1][0]);
 	close(pair[1][1]);
+}
+
+/* A process that has a send under way, and another that waits to shut down */
+static void in_the_way(int fd)
+{
+	void *hole = hole_map(MAP_PAGE, NULL);
+
+	if (!hole)
+		_exit(1);
+	if (!fork())
+		_exit(!l5_wait_asleep(getppid()) || shutdown(fd, SHUT_WR));
+	send(fd, hole, 4, MSG_NOSIGNAL);
+	_exit(0);
+}
+
+static void call_beside(int fd, int i)
+{
+	const struct sockaddr none = { .sa_family = AF_UNSPEC };
+	int v = L5_TRANSPORT_BASE;
+
+	switch (i) {
+	case 0:
+		shutdown(fd, SHUT_RD);
+		break;
+	case 1:
+		shutdown(fd, SHUT_WR);
+		break;
+	case 2:
+		connect(fd, &none, sizeof(none));
+		break;
+	case 3:
+		listen(fd, 1);
+		break;
+	default:
+		setsockopt(fd, SOL_L5, L5_FORCE, &v, sizeof(v));
+	}
+	_exit(0);
+}
+
+/* A process can be killed, whatever others do with the socket. */
+TEST_F_TIMEOUT(map_lock_small, killed_beside_a_shutdown, 240)
+{
+	pid_t holder, pid[5];
+	int i;
+
+	if (!hole_map(MAP_PAGE, NULL))
+		SKIP(return, "no userfaultfd");
+	holder = fork();
+	ASSERT_LE(0, holder);
+	if (!holder)
+		in_the_way(self->fd[0]);
+	ASSERT_TRUE(l5_wait_asleep(holder));
+	/* the first one waits for the sender, the others for that */
+	for (i = 0; i < 5; i++) {
+		pid[i] = fork();
+		ASSERT_LE(0, pid[i]);
+		if (!pid[i])
+			call_beside(self->fd[0], i);
+	}
+	for (i = 0; i < 5; i++)
+		l5_wait_asleep(pid[i]);
+	for (i = 0; i < 5; i++) {
+		kill(pid[i], SIGKILL);
+		EXPECT_NE(-1, l5_reap(pid[i])) {
+			TH_LOG("call %d", i);
+		}
+	}
+	kill(holder, SIGKILL);
+	EXPECT_EQ(SIGKILL, l5_reap(holder));
 }
 
 /* A reader that was told EAGAIN because of a lock word got no other edge. */
