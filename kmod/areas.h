@@ -24,5 +24,9 @@
 #define L5_MMAP_STATE		(L5_MMAP_PEER + L5_MMAP_PAGE)
 #define L5_MMAP_RX		(L5_MMAP_STATE + L5_MMAP_PAGE)
 #define L5_MMAP_MAILBOX		0x300000000ULL
+/* Regions, each at the place that the lower bits of its number say */
+#define L5_MMAP_REGION		0x1000000000000000ULL
+#define L5_REGION_SHIFT		33
+#define L5_REGION_PLACE		((1u << 20) - 1)
 
 #endif /* L5_AREAS_H */

@@ -28,6 +28,7 @@
 #include "mapper.h"
 #include "netns.h"
 #include "pages.h"
+#include "region.h"
 #include "ring.h"
 #include "spill.h"
 #include "state.h"
@@ -326,6 +327,7 @@ struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 	INIT_WORK(&conn->last, l5_conn_last_work);
 	INIT_DELAYED_WORK(&conn->drop, l5_conn_drop_work);
 	INIT_LIST_HEAD(&conn->dropped);
+	spin_lock_init(&conn->region_lock);
 	conn->drop_delay = L5_DROP_FIRST;
 	/* a meeting is on one host; another transport sets a link of its own */
 	conn->link = &l5_shm_link;
@@ -339,6 +341,7 @@ struct l5_conn *l5_conn_make(const struct l5_payer *payer)
 		mutex_init(&end->map_lock);
 		spin_lock_init(&end->extent_lock);
 		INIT_LIST_HEAD(&end->mappers);
+		INIT_LIST_HEAD(&end->regions);
 		init_waitqueue_head(&end->lock_wait);
 	}
 	for (i = 0; i < 2; i++) {
@@ -597,6 +600,7 @@ bool l5_conn_close(struct l5_sock *l5, bool reset)
 	set_bit(L5_END_CLOSED, &own->flags);
 	l5_map_flag(own, L5_MAP_TX_ASK | L5_MAP_RX_ASK | L5_MAP_GONE);
 	l5_map_flag(l5_peer(l5), L5_MAP_TX_ASK);
+	l5_region_closed(l5->conn, l5->end);
 	/*
 	 * L, pairs with M in l5_ring_write(); in a process that has the peer's
 	 * end mapped, with its look at the flags after it has published

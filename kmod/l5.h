@@ -27,8 +27,12 @@
  *   a watch   a lock of fcntl()'s kind on the socket's inode. It ends while a
  *             descriptor is being closed, so before the file, and before the
  *             l5_sock: it needs no reference, see watch.c.
- *   l5_view   the file behind vmas, of a mapper or a mailbox, by which their
- *             pages can be taken back.
+ *   l5_region memory that an end has made beside the rings. In the list of that
+ *             end until it is ended, and held by the views of it. It holds
+ *             nothing of the connection, and pages only until both ends have
+ *             lost it, see region.c.
+ *   l5_view   the file behind vmas, of a mapper, a region or a mailbox: by it
+ *             their pages can be taken back.
  *
  * Lifetimes: l5_sock.conn changes only while the state is IDLE, CONNECTING or
  * BASE and stays for life once the state is MOVING or RINGS. So a task that
@@ -60,6 +64,8 @@
  *                             at once only by l5_rings_trylock()
  *   l5_end.fill_lock          (mutex) pages of a ring; the client's, then the
  *                             server's
+ *   l5_region_side.lock       (mutex) the views that an end has of a region; a
+ *                             fault there takes it. Never of both ends at once
  *   i_mmap_rwsem of a view    its vmas
  *   lock_sock(l5_sock)        its SOL_SOCKET options
  *   lock_sock(bootstrap)      its own business; held where a client enters a
@@ -71,6 +77,8 @@
  *   l5_sock.pending_lock      (spin, bh) a listener's decided, unaccepted
  *                             meetings
  *   l5_users_lock             (spin, bh) the table of users' accounts
+ *   l5_conn.region_lock       (spin) the regions of both ends, in process
+ *                             context only
  *   l5_unread.lock            (mutex) only ever tried
  *   l5_revoke_jobs_lock       (spin) what work on revoked sockets has to do;
  *                             innermost, in process context only
@@ -253,6 +261,12 @@ struct l5_pages {
  * @revoked: no process is to have its pages any more, under @map_lock
  * @map_lock: see the top of this file
  * @last_id: number of the last mapper
+ * @regions: those that this end has made; this and the next three under
+ *	l5_conn.region_lock
+ * @nregions: how many they are
+ * @last_region: what the number of the last one was made from
+ * @regions_lost: regions that this end may not use any more, as in @state
+ * @regions_over: it has none any more, and makes none
  * @lock_wait: the tasks that sleep for a lock word
  * @prod: cursors as loaded from @ctrl, under the l5_sock's tx_lock
  * @tx_bytes: payload written by system calls, under tx_lock
@@ -299,6 +313,11 @@ struct l5_end {
 	bool revoked;
 	struct mutex map_lock;
 	u32 last_id;
+	struct list_head regions;
+	u32 nregions;
+	u32 last_region;
+	u32 regions_lost;
+	bool regions_over;
 	wait_queue_head_t lock_wait;
 	struct l5_prod prod ____cacheline_aligned_in_smp;
 	u64 tx_bytes;
@@ -332,6 +351,7 @@ struct l5_end {
  * @twice: bytes that the client sends by TCP as well, see defer.c; if @paired,
  *	exactly those that TCP brought with the child
  * @end: the two ends
+ * @region_lock: guards the ends' lists of regions
  * @wish: between hosts, sizes for the rings that the end here reads and writes
  * @link: keeps the rings alike, see link.h
  * @link_data: the transport's own
@@ -363,6 +383,7 @@ struct l5_conn {
 	bool entered;
 	u32 twice;
 	struct l5_end end[2];
+	spinlock_t region_lock;
 	u32 wish[2];
 	const struct l5_link_ops *link;
 	void *link_data;

@@ -27,6 +27,7 @@
  * @map_flags: L5_MAP_* that the state page of an end begins with
  * @drops: pages that nobody needs are given back once an end is closed, see
  *	drop.c: no device uses them by itself
+ * @regions: both ends can have the same memory
  * @published: a system call has published a record at @end. Context: process,
  *	tx_lock held
  * @freed: @l5 has read, so there is room for its peer. Context: process,
@@ -64,6 +65,7 @@ struct l5_link_ops {
 	u8 stat;
 	u32 map_flags;
 	bool drops;
+	bool regions;
 	void (*published)(struct l5_conn *conn, int end);
 	void (*freed)(struct l5_sock *l5);
 	void (*ring)(struct l5_conn *conn, int end, int bells);

@@ -47,6 +47,8 @@
 #include "mapper.h"
 #include "netns.h"
 #include "pages.h"
+#include "region.h"
+#include "regions.h"
 #include "ring.h"
 #include "transport.h"
 #include "unread.h"
@@ -384,6 +386,7 @@ static void l5_map_state_begin(struct l5_sock *l5, struct l5_map_state *state)
 	 * are made from sees the page, or we see the change
 	 */
 	smp_store_mb(own->state, state);
+	l5_region_noted(l5->conn, l5->end);
 	l5_map_note(l5);
 	l5_map_extent(l5);
 }
@@ -546,6 +549,8 @@ int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma)
 		return err;
 	if (l5->bops->gone && l5->bops->gone(l5))
 		return -ENOTCONN;
+	if (off >= L5_MMAP_REGION)
+		return l5_region_mmap(l5, vma);
 	access = l5_map_run(l5, off, len);
 	if (access < 0)
 		return access;
@@ -571,7 +576,7 @@ int l5_mmap(struct file *file, struct socket *sock, struct vm_area_struct *vma)
 		fput(m->view.file);
 		return -ENOMEM;
 	}
-	l5_map_place(vma, &m->view, &l5_map_ops, flags);
+	l5_map_place(vma, &m->view, &l5_map_ops, VM_MIXEDMAP, flags);
 	return 0;
 }
 
@@ -595,11 +600,38 @@ static void l5_map_info_fill(struct l5_sock *l5, struct l5_map_info *info)
 	mutex_unlock(&own->map_lock);
 }
 
+/*
+ * Copy areas to an array of the caller's: those of the rings, then the regions.
+ * Return: 0 and how many there are, -EFAULT, -ENOMEM.
+ */
+static int l5_map_areas_copy(struct l5_sock *l5, struct l5_area __user *to,
+			     u32 room, u32 *n)
+{
+	struct l5_area areas[L5_AREAS], *regions;
+	u32 more;
+	int err = 0;
+
+	*n = l5_map_areas(l5, areas);
+	if (copy_to_user(to, areas, min(room, *n) * sizeof(*to)))
+		return -EFAULT;
+	if (l5_state(l5) == L5_LISTEN || !l5_region_any(l5))
+		return 0;
+	regions = kmalloc_array(L5_REGIONS_SEEN, sizeof(*regions), GFP_KERNEL);
+	if (!regions)
+		return -ENOMEM;
+	more = l5_region_areas(l5, regions);
+	if (room > *n && copy_to_user(to + *n, regions,
+				      min(room - *n, more) * sizeof(*to)))
+		err = -EFAULT;
+	kfree(regions);
+	*n += more;
+	return err;
+}
+
 static int l5_map_info(struct l5_sock *l5, void __user *arg)
 {
-	struct l5_area areas[L5_AREAS];
 	struct l5_map_info info, said;
-	u32 size, n;
+	u32 size;
 	int err;
 
 	BUILD_BUG_ON(sizeof(info) < L5_MAP_INFO_SIZE_VER0);
@@ -620,13 +652,13 @@ static int l5_map_info(struct l5_sock *l5, void __user *arg)
 	info.version_max = L5_MAP_VERSION;
 	info.version = L5_MAP_VERSION;
 	info.areas = said.areas;
-	info.nareas = l5_map_areas(l5, areas);
+	err = l5_map_areas_copy(l5, u64_to_user_ptr(said.areas), said.nareas,
+				&info.nareas);
+	if (err)
+		return err;
 	if (l5_state(l5) != L5_LISTEN)
 		l5_map_info_fill(l5, &info);
-	n = min(said.nareas, info.nareas);
-	if (copy_to_user(u64_to_user_ptr(said.areas), areas,
-			 n * sizeof(*areas)) ||
-	    copy_to_user(arg, &info, min_t(size_t, size, sizeof(info))))
+	if (copy_to_user(arg, &info, min_t(size_t, size, sizeof(info))))
 		return -EFAULT;
 	return said.version_min > L5_MAP_VERSION ||
 	       said.version_max < L5_MAP_VERSION ||
@@ -721,6 +753,7 @@ int l5_map_ioctl(struct l5_sock *l5, unsigned int cmd, unsigned long arg)
 	case L5_IOC_UNLOCK:
 	case L5_IOC_WATCH:
 	case L5_IOC_ROOM:
+	case L5_IOC_REGION:
 		break;
 	default:
 		return -ENOTTY;
@@ -745,6 +778,8 @@ int l5_map_ioctl(struct l5_sock *l5, unsigned int cmd, unsigned long arg)
 		return l5_map_lock(l5, arg);
 	case L5_IOC_ROOM:
 		return l5_map_room(l5, arg);
+	case L5_IOC_REGION:
+		return l5_region_ioctl(l5, (void __user *)arg);
 	case L5_IOC_WATCH:
 		return l5_map_prepare(l5) ?: l5_watch(l5, (void __user *)arg);
 	default:

@@ -5,6 +5,7 @@
  */
 #include "end.h"
 #include "mapper.h"
+#include "region.h"
 
 /* Tries to free a lock word that is held by a process that is gone. */
 #define L5_DIED_TRIES		16
@@ -200,4 +201,5 @@ void l5_map_revoke(struct l5_conn *conn)
 	smp_mb();
 	for (i = 0; i < 2; i++)
 		l5_map_revoke_end(conn, i);
+	l5_region_revoke(conn);
 }

@@ -33,6 +33,7 @@ static int l5_stat_show(struct seq_file *seq, void *v)
 		[L5_STAT_SPINS]		= "spins",
 		[L5_STAT_VIOLATIONS]	= "violations",
 		[L5_STAT_MAPS]		= "maps",
+		[L5_STAT_REGIONS]	= "regions",
 		[L5_STAT_CONN_RDMA]	= "conn_rdma",
 		[L5_STAT_RDMA_ASKED]	= "rdma_asked",
 		[L5_STAT_RDMA_REFUSED]	= "rdma_refused",

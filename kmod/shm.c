@@ -64,6 +64,7 @@ const struct l5_link_ops l5_shm_link = {
 	.name		= "shm",
 	.stat		= L5_STAT_CONN_SHM,
 	.drops		= true,
+	.regions	= true,
 	.published	= l5_shm_published,
 	.freed		= l5_shm_freed,
 	.ring		= l5_shm_ring,

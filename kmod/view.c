@@ -69,25 +69,48 @@ void l5_view_zap(struct l5_view *view, u64 from, u64 len)
 	unmap_mapping_range(&view->mapping, from, len, 1);
 }
 
-/**
- * l5_view_page() - answer a fault with a page
- * @vmf: the fault
- * @page: the page
- *
+/*
  * A page is put only where nothing is. If there is another page, another thread
  * was quicker, and the access is simply tried again. But there may be a marker,
  * since userfaultfd's asynchronous write protection leaves markers in mappings
  * of all kinds (since 6.7, not in 7.2). The kernel comes here for a marker as
  * often as the access is tried again, and does not hear signals meanwhile.
+ */
+static bool l5_view_marked(const struct vm_fault *vmf)
+{
+	return vmf->flags & FAULT_FLAG_ORIG_PTE_VALID &&
+	       !pte_none(vmf->orig_pte);
+}
+
+/**
+ * l5_view_page() - answer a fault with a page
+ * @vmf: the fault
+ * @page: the page
  *
  * Context: as l5_view_zap().
  * Return: the result of the fault.
  */
 vm_fault_t l5_view_page(struct vm_fault *vmf, struct page *page)
 {
-	if (vmf->flags & FAULT_FLAG_ORIG_PTE_VALID && !pte_none(vmf->orig_pte))
+	if (l5_view_marked(vmf))
 		return VM_FAULT_SIGBUS;
 	return vmf_insert_page(vmf->vma, vmf->address, page);
+}
+
+/**
+ * l5_view_bare() - answer a fault with a page that cannot be pinned
+ * @vmf: the fault, in a vma that is placed with VM_PFNMAP
+ * @page: the page; no reference is taken, so the view is to be emptied before
+ *	the page is freed
+ *
+ * Context: as l5_view_zap().
+ * Return: the result of the fault.
+ */
+vm_fault_t l5_view_bare(struct vm_fault *vmf, struct page *page)
+{
+	if (l5_view_marked(vmf))
+		return VM_FAULT_SIGBUS;
+	return vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(page));
 }
 
 /**
@@ -139,17 +162,19 @@ int l5_map_mremap(struct vm_area_struct *vma)
  * @vma: the vma that mmap() of a socket asks for
  * @view: the view, with a reference to its file, which goes to @vma
  * @ops: with the function for its faults
+ * @set: VM_MIXEDMAP, or VM_PFNMAP if its pages come by l5_view_bare()
  * @clear: flags that @vma is not to have
  *
  * Context: mmap_lock held for writing.
  */
 void l5_map_place(struct vm_area_struct *vma, struct l5_view *view,
-		  const struct vm_operations_struct *ops, unsigned long clear)
+		  const struct vm_operations_struct *ops, unsigned long set,
+		  unsigned long clear)
 {
 	vma_set_file(vma, view->file);
 	fput(view->file);
 	vma->vm_ops = ops;
 	/* the mapping neither keeps the socket nor goes to a child */
-	l5_vm_flags(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTDUMP |
-		    VM_DONTCOPY, clear);
+	l5_vm_flags(vma, set | VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY,
+		    clear);
 }

@@ -29,10 +29,12 @@ int l5_view_open(struct l5_view *view, const struct file_operations *fops,
 void l5_view_close(struct l5_view *view);
 void l5_view_zap(struct l5_view *view, u64 from, u64 len);
 vm_fault_t l5_view_page(struct vm_fault *vmf, struct page *page);
+vm_fault_t l5_view_bare(struct vm_fault *vmf, struct page *page);
 vm_fault_t l5_view_scratch(struct l5_view *view, struct vm_fault *vmf,
 			   unsigned int which);
 void l5_map_place(struct vm_area_struct *vma, struct l5_view *view,
-		  const struct vm_operations_struct *ops, unsigned long clear);
+		  const struct vm_operations_struct *ops, unsigned long set,
+		  unsigned long clear);
 int l5_map_split(struct vm_area_struct *vma, unsigned long addr);
 int l5_map_mremap(struct vm_area_struct *vma);
 

@@ -263,8 +263,11 @@ enum l5_rdma_state {
  *	mapped and while a byte was free, and keeps it until it is closed. A
  *	listener that does not answer for RDMA has none.
  *
- * 7 to 9 will be: region, submission ring, completion ring. A program that does
- * not know a kind skips it.
+ * @L5_AREA_REGION: a region that an end has made, see L5_IOC_REGION; any pages
+ *	of it may be mapped, and not only all of them
+ *
+ * 8 and 9 will be: submission ring, completion ring. A program that does not
+ * know a kind skips it.
  */
 enum l5_area_kind {
 	L5_AREA_CTRL = 1,
@@ -273,6 +276,7 @@ enum l5_area_kind {
 	L5_AREA_TX,
 	L5_AREA_RX,
 	L5_AREA_MAILBOX,
+	L5_AREA_REGION,
 };
 
 /* Bits of l5_area.access */
@@ -283,7 +287,7 @@ enum l5_area_kind {
 /**
  * struct l5_area - a part of a socket's file that can be mapped, as a whole
  * @kind: an &enum l5_area_kind
- * @index: number among the areas of its kind, 0 so far
+ * @index: number of a region; 0 for areas of which there is one
  * @offset: for mmap()
  * @length: bytes, for mmap()
  * @access: L5_AREA_*
@@ -335,6 +339,9 @@ struct l5_area {
  *	has closed a descriptor of this end; never the value of another end
  * @tx_refused: counts how often memory for this end's ring was refused: then
  *	@tx_most was less, for a while
+ * @regions_lost: counts regions that this end may not use any more. It changes
+ *	before a region's pages are taken out of its mappings
+ * @reserved: 0
  *
  * A receiver reads @flags before it finds the ring empty: records published
  * before the end come before the end. Once it has copied bytes, and before it
@@ -358,6 +365,8 @@ struct l5_map_state {
 	__aligned_u64 watch;
 	__u32 tx_most;
 	__u32 tx_refused;
+	__u32 regions_lost;
+	__u32 reserved;
 };
 
 /* The size of the first version, which ends before @tx_most */
@@ -377,6 +386,57 @@ struct l5_watch {
 };
 
 #define L5_WATCH_SIZE_VER0	16
+
+/**
+ * enum l5_region_op - what L5_IOC_REGION is to do
+ * @L5_REGION_MAKE: make a region, of zeros; this end has made it from then on
+ * @L5_REGION_GET: tell of a region that either end has made
+ * @L5_REGION_UNSHARE: the other end is not to have it any more
+ * @L5_REGION_END: neither end is to have it any more
+ *
+ * The last two are for the end that has made the region, and for whoever holds
+ * a descriptor of it.
+ */
+enum l5_region_op {
+	L5_REGION_MAKE = 1,
+	L5_REGION_GET,
+	L5_REGION_UNSHARE,
+	L5_REGION_END,
+};
+
+/**
+ * struct l5_region_arg - argument of L5_IOC_REGION
+ * @size: in: bytes of this struct that the caller knows, at least
+ *	L5_REGION_SIZE_VER0; more is fine if what the kernel does not know is 0
+ * @op: in: an &enum l5_region_op
+ * @index: in: the region's number, the same for both ends, and for very long
+ *	no other region's; of L5_REGION_MAKE in: 0, out: the number
+ * @access: of L5_REGION_MAKE in: what the other end may do with the region:
+ *	L5_AREA_READ, or that and L5_AREA_WRITE; of L5_REGION_GET in: 0, out:
+ *	what this end may. Else 0
+ * @length: of L5_REGION_MAKE in: bytes, L5_REGION_MAX at most, out: the same up
+ *	to a whole page; of L5_REGION_GET in: 0, out: the length. Else 0
+ * @offset: in: 0; of L5_REGION_MAKE and L5_REGION_GET out: for mmap()
+ * @lost: in: 0; out: l5_map_state.regions_lost before the call looked at the
+ *	region
+ * @flags: 0
+ */
+struct l5_region_arg {
+	__u32 size;
+	__u32 op;
+	__u32 index;
+	__u32 access;
+	__aligned_u64 length;
+	__aligned_u64 offset;
+	__u32 lost;
+	__u32 flags;
+};
+
+#define L5_REGION_SIZE_VER0	40
+
+/* Bytes of a region at most, and regions that an end may have at a time */
+#define L5_REGION_MAX		0x100000000ull
+#define L5_REGIONS_MAX		64
 
 /**
  * struct l5_map_info - argument of L5_IOC_MAP_INFO
@@ -479,6 +539,24 @@ struct l5_map_info {
  *	also a child of fork(), do not matter. The watch is a lock of the kind
  *	of fcntl(F_SETLK), to read, of the last byte that a file can have;
  *	EAGAIN if another such lock is in its way.
+ * L5_IOC_REGION: memory beside the rings, of a size of the caller's choice,
+ *	which both ends can map from their sockets (MAP_SHARED, L5_AREA_REGION).
+ *	The end that makes it may write; the other end has the rights that it is
+ *	given. It is never longer or shorter than it was made, has no holes, and
+ *	no access to it is SIGBUS. It is the module's memory: the caller pays,
+ *	RLIMIT_MEMLOCK counts, and pages cannot be pinned (EFAULT from what
+ *	tries). An end loses a region by L5_REGION_UNSHARE and L5_REGION_END,
+ *	once its own socket, or that of the end that made it, is closed, and if
+ *	the connection is revoked. What a process has mapped of a lost region
+ *	shows zeros, then what that mapping alone has written. Once an operation
+ *	on the memory is done, a process looks whether regions_lost is what it
+ *	was before: if so, the operation was on the region; else L5_REGION_GET
+ *	says whether the region is still there. No process of an end writes to a
+ *	region any more when the call that took it from this end has returned.
+ *	ENOENT if there is no such region for this end, or if it is not its
+ *	maker; ENOSPC if it has L5_REGIONS_MAX; EFBIG for a longer one; EDQUOT
+ *	at a limit of net.l5; ENOMEM, also at RLIMIT_MEMLOCK; EOPNOTSUPP if the
+ *	ends are not on one host.
  *
  * For a program that may make no ioctl(), send() of no bytes is
  * L5_IOC_DOORBELL and L5_IOC_UNLOCK in one; with L5_MSG_BELL, a flag that means
@@ -500,6 +578,7 @@ struct l5_map_info {
 #define L5_IOC_UNLOCK		L5_IOC_VALUE(0xc4)
 #define L5_IOC_WATCH		_IOWR('L', 0xc5, struct l5_watch)
 #define L5_IOC_ROOM		L5_IOC_VALUE(0xc6)
+#define L5_IOC_REGION		_IOWR('L', 0xc7, __u32)
 
 #define L5_MSG_BELL		0x10	/* MSG_PROBE */
 

@@ -346,7 +346,8 @@ int l5_mailbox_mmap(struct l5_sock *l5, struct vm_area_struct *vma)
 	v = l5_mailbox_view(box);
 	if (IS_ERR(v))
 		return PTR_ERR(v);
-	l5_map_place(vma, &v->view, &l5_mailbox_vm_ops, VM_MAYEXEC);
+	l5_map_place(vma, &v->view, &l5_mailbox_vm_ops, VM_MIXEDMAP,
+		     VM_MAYEXEC);
 	return 0;
 }
 

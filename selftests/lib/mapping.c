@@ -38,7 +38,7 @@ const struct l5_area *mapping_area(const struct l5_map_info *info,
 	uint32_t i;
 
 	for (i = 0; i < info->nareas && i < MAP_AREAS; i++)
-		if (area[i].kind == kind && !area[i].index)
+		if (area[i].kind == kind)
 			return &area[i];
 	return NULL;
 }
