@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -29,6 +30,9 @@ struct l5_stream;
 
 /* The mailbox of a listening socket */
 struct l5_mailbox;
+
+/* Memory that both ends of a connection have mapped, beside the rings */
+struct l5_region;
 
 /**
  * struct l5_event - what l5_wait_any() waits for, as struct pollfd
@@ -350,6 +354,96 @@ int l5_stream_mailbox(struct l5_stream *c);
  * Return: how many, or -1 with errno.
  */
 int l5_mailbox_poll(struct l5_mailbox *b, struct l5_stream **ready, int max);
+
+/**
+ * l5_region_make() - make memory that both ends of a connection can map
+ * @c: the connection; it stays until l5_region_close()
+ * @len: bytes, up to a whole page; L5_REGION_MAX at most (EFBIG)
+ * @write: whether the other end may write to it, and not only read it
+ *
+ * It is zeros, and mapped. It never gets longer or shorter, and no access to it
+ * is SIGBUS. The other end is to be told its number. The caller pays, and
+ * RLIMIT_MEMLOCK counts (ENOMEM).
+ *
+ * Return: for l5_region_close(), or NULL with errno: EOPNOTSUPP if the ends are
+ * not on one host, or the bootstrap carries the connection; EDQUOT, ENOSPC,
+ * ENOMEM, EINVAL, ENOTCONN.
+ */
+struct l5_region *l5_region_make(struct l5_stream *c, size_t len, bool write);
+
+/**
+ * l5_region_open() - map a region that either end has made
+ * @c: the connection; it stays until l5_region_close()
+ * @number: the region's, as the other end says it
+ *
+ * Return: for l5_region_close(), or NULL with errno: ENOENT if there is none of
+ * that number, or not any more; else as l5_region_make().
+ */
+struct l5_region *l5_region_open(struct l5_stream *c, uint32_t number);
+
+/**
+ * l5_region_number() - how both ends call a region
+ * @r: the region
+ */
+uint32_t l5_region_number(const struct l5_region *r);
+
+/**
+ * l5_region_mem() - where a region is mapped
+ * @r: the region
+ * @len: its length, if not NULL
+ *
+ * It is not to be used in a child of fork(), which has it not mapped. Calls
+ * that would pin it (vmsplice(2), O_DIRECT, registered buffers) are EFAULT.
+ */
+void *l5_region_mem(const struct l5_region *r, size_t *len);
+
+/**
+ * l5_region_writable() - may this end write to it?
+ * @r: the region
+ */
+bool l5_region_writable(const struct l5_region *r);
+
+/**
+ * l5_region_check() - was all that was done to a region so far done to it?
+ * @r: the region
+ *
+ * After the other end has taken a region back, or a socket was closed, its
+ * memory is still there and means nothing: what is read may be zeros, and what
+ * is written goes nowhere. So what was read is believed, and what was written
+ * is reported, after this has said so. It makes no system call, unless a region
+ * of the connection was lost since the last time or the connection is not
+ * mapped.
+ *
+ * Return: 0, or -1 with errno: ESTALE if not, or not any more, also in a child
+ * of fork().
+ */
+int l5_region_check(struct l5_region *r);
+
+/**
+ * l5_region_unshare() - take a region from the other end, and keep it
+ * @r: the region; this end has made it
+ *
+ * Once this is back no process of the other end reads or writes it any more,
+ * so that what is in it can be looked at in place.
+ *
+ * Return: 0, or -1 with errno: ENOENT if this end has not made it, or has ended
+ * it.
+ */
+int l5_region_unshare(struct l5_region *r);
+
+/**
+ * l5_region_end() - take a region from both ends, and give its memory back
+ * @r: the region, as of l5_region_unshare(); l5_region_close() is still due
+ *
+ * Return: as l5_region_unshare().
+ */
+int l5_region_end(struct l5_region *r);
+
+/**
+ * l5_region_close() - unmap a region; it stays for others
+ * @r: not used in any other thread, may be NULL
+ */
+void l5_region_close(struct l5_region *r);
 
 #pragma GCC visibility pop
 
