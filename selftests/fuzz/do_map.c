@@ -98,8 +98,8 @@ static long place(unsigned int m, unsigned int slot, uint32_t region,
 	return 0;
 }
 
-/* What can be mapped, from 1: own, peer, state, tx, rx, mailbox */
-enum { OWN = 1, PEER, STATE, TX, RX, MAILBOX };
+/* What can be mapped, from 1: own, peer, state, tx, rx, mailbox, region */
+enum { OWN = 1, PEER, STATE, TX, RX, MAILBOX, REGION };
 
 static const struct {
 	uint64_t offset;
@@ -116,7 +116,10 @@ static const struct {
 /* 0 if the socket has no rings, or none that can be mapped */
 static size_t ring_size(int fd, uint32_t region)
 {
-	struct l5_map_info info = { .size = sizeof(info) };
+	struct l5_map_info info = {
+		.size = sizeof(info),
+		.features = L5_REC_FILES | L5_MAP_MESSAGES,
+	};
 
 	if (ioctl(fd, L5_IOC_MAP_INFO, &info))
 		return 0;
@@ -156,11 +159,31 @@ FZ_DO(map)
 	return ret;
 }
 
+/* Where a region is, and how long; a page at its place if it is not there */
+static size_t region_at(int fd, uint32_t number, uint64_t *off)
+{
+	struct l5_region_arg a = {
+		.size = sizeof(a),
+		.op = L5_REGION_GET,
+		.index = number,
+	};
+
+	if (ioctl(fd, L5_IOC_REGION, &a)) {
+		a.length = 4096;
+		a.offset = L5_MMAP_REGION + ((uint64_t)number <<
+					     L5_REGION_SHIFT);
+	}
+	*off = a.offset;
+	return a.length;
+}
+
 FZ_DO(mmap)
 {
 	uint64_t off = c->a - 1 < MAILBOX ? areas[c->a].offset :
 					    (uint64_t)c->a << 32;
-	size_t right = ring_size(fz_fd(c->s), c->a), len;
+	size_t right = c->a == REGION ?
+		       region_at(fz_fd(c->s), 2 + (c->v & 15), &off) :
+		       ring_size(fz_fd(c->s), c->a), len;
 
 	switch (c->b & 0xff) {
 	case 1:
@@ -184,6 +207,7 @@ FZ_DO(mmap)
 	default:
 		len = right;
 	}
+	/* the number is in the lower bits, which are none of a page */
 	off = (off ^ c->v) & ~4095ULL;
 	/* without a kind there is no mapping at all, and 3 is a new kind */
 	return place(c->t, c->s, c->a, off, len, c->b >> 8 & 15,

@@ -161,6 +161,25 @@ static long watch(const struct fz_call *c, int fd)
 	return ioctl(fd, L5_IOC_WATCH, &w);
 }
 
+/* What can be done with a region, now and then with a field that is wrong */
+static long region(const struct fz_call *c, int fd)
+{
+	struct l5_region_arg a = {
+		.size = c->v & 15 ? sizeof(a) : c->v >> 4 & 63,
+		.op = c->v >> 10 & 7,
+	};
+
+	if (a.op == L5_REGION_MAKE) {
+		a.access = c->v >> 13 & 7 ? 1 + (c->v >> 13 & 2) : c->b;
+		a.length = c->v >> 16 & 15 ? c->v >> 20 & 0x3ffff :
+					     c->v >> (c->b & 63);
+	} else {
+		a.index = 2 + (c->v >> 13 & 15);
+		a.flags = c->v >> 17 & 31 ? 0 : c->b;
+	}
+	return ioctl(fd, L5_IOC_REGION, &a);
+}
+
 FZ_DO(ioctl)
 {
 	int fd = fz_fd(c->s), n = c->b & 1;
@@ -179,6 +198,8 @@ FZ_DO(ioctl)
 		return FZ_RET(ioctl(fd, L5_IOC_ROOM, c->v >> (c->b & 63)));
 	case FZ_IOC_WATCH:
 		return FZ_RET(watch(c, fd));
+	case FZ_IOC_REGION:
+		return FZ_RET(region(c, fd));
 	case FZ_IOC_NREAD:
 		return FZ_RET(ioctl(fd, FIONREAD, &n));
 	case FZ_IOC_OUTQ:

@@ -371,7 +371,7 @@ static void gen_epoll_wait(struct model *m, struct fz_call *c)
 static void gen_ioctl(struct model *m, struct fz_call *c)
 {
 	c->s = slot(m, HAS_CONN);
-	c->a = once(m, 4) ? pick(m, FZ_IOCS) : pick(m, FZ_IOC_WATCH + 1);
+	c->a = once(m, 4) ? pick(m, FZ_IOCS) : pick(m, FZ_IOC_REGION + 1);
 	c->b = once(m, 12) ? (uint32_t)fz_next(m->r) : pick(m, 4);
 	c->v = fz_next(m->r);
 }
@@ -404,11 +404,11 @@ static void gen_map(struct model *m, struct fz_call *c)
 
 static void gen_mmap(struct model *m, struct fz_call *c)
 {
-	/* from 1: own, peer, state, tx, rx, mailbox */
-	static const uint8_t right[] = { 0, 3, 1, 1, 3, 1, 3 };
+	/* from 1: own, peer, state, tx, rx, mailbox, region */
+	static const uint8_t right[] = { 0, 3, 1, 1, 3, 1, 3, 3 };
 	uint32_t prot, flags = once(m, 8) ? pick(m, 4) : MAP_SHARED;
 
-	c->a = once(m, 10) ? pick(m, 12) : 1 + pick(m, 6);
+	c->a = once(m, 10) ? pick(m, 12) : 1 + pick(m, 7);
 	c->s = slot(m, c->a == 6 && !once(m, 4) ? HAS_LISTEN : HAS_CONN);
 	c->t = pick(m, FZ_MAPS);
 	prot = once(m, 5) || c->a >= ARRAY_SIZE(right) ? pick(m, 16) :
@@ -416,6 +416,9 @@ static void gen_mmap(struct model *m, struct fz_call *c)
 	/* how long: right, or twice that, or with what is beside it */
 	c->b = once(m, 5) ? pick(m, 7) : c->a >= 4 && once(m, 2) ? 2 : 0;
 	c->b |= prot << 8 | flags << 16;
+	/* a region's number */
+	if (c->a == 7)
+		c->v = pick(m, 16);
 	if (once(m, 20))
 		c->v = fz_next(m->r) >> pick(m, 64);
 	map_put(m, c->t, c->s);
