@@ -204,9 +204,11 @@ static bool l5_region_losing(struct l5_conn *conn, struct l5_region *r,
 /* Take a region from the list, whose reference goes to the caller. */
 static void l5_region_unlist(struct l5_conn *conn, struct l5_region *r)
 {
+	struct l5_end *e = &conn->end[r->maker];
+
 	lockdep_assert_held(&conn->region_lock);
 	list_del_init(&r->node);
-	conn->end[r->maker].nregions--;
+	WRITE_ONCE(e->nregions, e->nregions - 1);
 }
 
 /* What an end has made with that number, as far as the bits of @mask go */
@@ -337,7 +339,7 @@ static int l5_region_add(struct l5_sock *l5, struct l5_region *r)
 		r->number = l5_region_number(conn, l5->end);
 		refcount_inc(&r->ref);
 		list_add_tail(&r->node, &own->regions);
-		own->nregions++;
+		WRITE_ONCE(own->nregions, own->nregions + 1);
 		/* an end that is closed never had it, so it is not told */
 		if (l5_peer(l5)->regions_over)
 			r->losing = BIT(!l5->end);

@@ -138,6 +138,9 @@ TEST_F_TIMEOUT(libl5_rdma, streams, 500)
 	EXPECT_NE(0, down[0].first);
 	EXPECT_EQ(L5_TRANSPORT_RDMA, l5_transport(l5_stream_fd(self->c)));
 	EXPECT_EQ(L5_TRANSPORT_RDMA, l5_transport(l5_stream_fd(self->s)));
+	/* each host has memory of its own */
+	EXPECT_EQ(NULL, l5_region_make(self->c, 1, true));
+	EXPECT_EQ(EOPNOTSUPP, errno);
 }
 
 /* A connection maps itself by being used, without being asked to. */

@@ -22,6 +22,7 @@
 #include "hole.h"
 #include "lock.h"
 #include "map_pair.h"
+#include "regions.h"
 #include "signals.h"
 
 MAP_PAIR_FIXTURE(map_lock, 16)
@@ -167,7 +168,9 @@ static void calls_refused(struct __test_metadata *_metadata, const char *what,
 			  int fd, int err, int err2)
 {
 	struct l5_map_info info;
+	struct l5_region_arg a;
 	unsigned long arg;
+	int ret;
 
 	EXPECT_GT(0, mapping_info(fd, &info)) {
 		TH_LOG("%s", what);
@@ -189,6 +192,8 @@ static void calls_refused(struct __test_metadata *_metadata, const char *what,
 		EXPECT_EQ(-1, ioctl(fd, L5_IOC_ROOM, arg));
 		EXPECT_TRUE(errno == err || errno == err2);
 	}
+	ret = region_make(fd, 1, REGION_RW, &a);
+	EXPECT_TRUE(ret == -err || ret == -err2);
 }
 
 TEST_F_TIMEOUT(map_lock, calls_on_other_sockets, 120)

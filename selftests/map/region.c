@@ -219,7 +219,7 @@ TEST_F(map_region, refused)
 	const uint32_t odd[] = { 0, L5_AREA_WRITE, L5_AREA_TWICE,
 				 REGION_RW | L5_AREA_TWICE, ~0u };
 	uint64_t far;
-	int fd = self->fd[0], i, pipefd[2];
+	int fd = self->fd[0], i;
 
 	EXPECT_EQ(-EINVAL, region_make(fd, 0, REGION_RW, &a));
 	EXPECT_EQ(-EFBIG, region_make(fd, L5_REGION_MAX + 1, REGION_RW, &a));
@@ -276,14 +276,6 @@ TEST_F(map_region, refused)
 	EXPECT_EQ(MAP_FAILED, mmap(NULL, LEN, PROT_READ, MAP_PRIVATE, fd,
 				   made.offset));
 	EXPECT_EQ(EINVAL, errno);
-	/* not of any socket, nor of any file */
-	i = end_socket(END_L5, AF_INET);
-	EXPECT_EQ(-ENOTCONN, region_make(i, 1, REGION_RW, &a));
-	close(i);
-	ASSERT_EQ(0, pipe(pipefd));
-	EXPECT_EQ(-ENOTTY, region_make(pipefd[0], 1, REGION_RW, &a));
-	close(pipefd[0]);
-	close(pipefd[1]);
 }
 
 /* There are only so many, and a number that was given back comes again late. */
