@@ -14,6 +14,23 @@
 #include "netns.h"
 
 /*
+ * The same, but only one of the tasks that wait for a message: each message is
+ * one task's, and the task that takes it sees to the next, see l5_wait_next().
+ * Their entries ask @turn whether they are meant. An exclusive wake-up would
+ * count others, too, that wait for something else.
+ */
+static void l5_wake_turn(struct l5_sock *l5, struct wait_queue_head *head)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&head->lock, flags);
+	l5->turn = L5_TURN_ONE;
+	__wake_up_locked(head, TASK_INTERRUPTIBLE, 0);
+	l5->turn = L5_TURN_ALL;
+	spin_unlock_irqrestore(&head->lock, flags);
+}
+
+/*
  * Wake the tasks that wait for anything of a socket. Do not say what for: a
  * waiter that is told need not poll again, as a multishot poll of io_uring does
  * not, but it is polling that arms the wait words. And wake all of them: one of
@@ -22,10 +39,14 @@
 static void l5_wake(struct sock *sk, bool room)
 {
 	struct socket_wq *wq = rcu_dereference(sk->sk_wq);
+	struct l5_sock *l5 = l5_sk(sk);
 
 	if (skwq_has_sleeper(wq)) {
-		WRITE_ONCE(l5_sk(sk)->rung, local_clock());
-		wake_up_interruptible_all(&wq->wait);
+		WRITE_ONCE(l5->rung, local_clock());
+		if (!room && atomic_read(&l5->turns) > 1)
+			l5_wake_turn(l5, &wq->wait);
+		else
+			wake_up_interruptible_all(&wq->wait);
 	}
 	sk_wake_async(sk, room ? SOCK_WAKE_SPACE : SOCK_WAKE_WAITD,
 		      room ? POLL_OUT : POLL_IN);
@@ -65,6 +86,19 @@ void l5_bell(struct l5_end *e, u32 *wait, bool room)
 		l5_count(l5_sk(sk), L5_STAT_DOORBELLS, 1);
 	if (sk)
 		l5_wake(sk, room);
+	rcu_read_unlock();
+}
+
+/**
+ * l5_end_wake() - wake the tasks that wait for data of a socket
+ * @l5: the socket
+ *
+ * Context: process.
+ */
+void l5_end_wake(struct l5_sock *l5)
+{
+	rcu_read_lock();
+	l5_wake(&l5->sk, false);
 	rcu_read_unlock();
 }
 

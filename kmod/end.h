@@ -6,6 +6,7 @@
 #include "l5.h"
 
 void l5_bell(struct l5_end *e, u32 *wait, bool room);
+void l5_end_wake(struct l5_sock *l5);
 void l5_conn_bell(struct l5_conn *conn, int end, bool room);
 void l5_conn_changed(struct l5_conn *conn, int end);
 void l5_conn_unlocked(struct l5_conn *conn, int end);

@@ -155,6 +155,13 @@ enum l5_state {
 	L5_STATE_MAX
 };
 
+/* Which receivers of messages does a wake-up wake? */
+enum l5_turn {
+	L5_TURN_ALL,
+	L5_TURN_ONE,	/* one of them */
+	L5_TURN_TAKEN,	/* none any more */
+};
+
 /* Is a client to meet a child that is made from the client's first bytes? */
 enum l5_lateness {
 	L5_LATE_NOT,
@@ -449,6 +456,8 @@ struct l5_opts {
  * @err_shown: the bootstrap's error as copied to @sk, under @err_lock
  * @spin_win: ns that spinning is worth at present, see l5_spun()
  * @slept_ns: what a sleep costs, as measured lately, see l5_slept()
+ * @turns: receivers of messages that sleep, see l5_wait_rx()
+ * @turn: &enum l5_turn, under the lock of its wait queue
  * @rung: when a sleeper was last woken by the peer, ns of local_clock()
  * @polled: when a poll found nothing, 0 if none has since data last came
  * @poll_task: that poll's task, only ever compared
@@ -517,6 +526,8 @@ struct l5_sock {
 	int err_shown;
 	u64 spin_win;
 	u32 slept_ns;
+	atomic_t turns;
+	u8 turn;
 	u64 rung;
 	u64 polled;
 	const void *poll_task;

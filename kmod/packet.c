@@ -181,19 +181,8 @@ static int l5_packet_received(struct l5_sock *l5, struct msghdr *msg,
 	return whole;
 }
 
-/**
- * l5_packet_recvmsg() - receive a message
- * @l5: a socket of type SOCK_SEQPACKET that reads from a ring
- * @msg: where to; gets MSG_TRUNC if the message is longer
- * @len: bytes of room
- * @flags: MSG_*
- *
- * Context: may sleep.
- * Return: bytes received, with MSG_TRUNC in @flags those of the message; 0 also
- * at the end; or -errno.
- */
-int l5_packet_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
-		      int flags)
+static int l5_packet_recv(struct l5_sock *l5, struct msghdr *msg, size_t len,
+			  int flags)
 {
 	long timeo = sock_rcvtimeo(&l5->sk, flags & MSG_DONTWAIT);
 	size_t room = msg->msg_controllen;
@@ -201,9 +190,6 @@ int l5_packet_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 	bool ended, got;
 	ssize_t n;
 
-	msg->msg_namelen = 0;
-	if (flags & MSG_OOB)
-		return -EOPNOTSUPP;
 	for (;;) {
 		n = l5_packet_error(l5);
 		if (n)
@@ -237,4 +223,28 @@ int l5_packet_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
 		if (n)
 			return n;
 	}
+}
+
+/**
+ * l5_packet_recvmsg() - receive a message
+ * @l5: a socket of type SOCK_SEQPACKET that reads from a ring
+ * @msg: where to; gets MSG_TRUNC if the message is longer
+ * @len: bytes of room
+ * @flags: MSG_*
+ *
+ * Context: may sleep.
+ * Return: bytes received, with MSG_TRUNC in @flags those of the message; 0 also
+ * at the end; or -errno.
+ */
+int l5_packet_recvmsg(struct l5_sock *l5, struct msghdr *msg, size_t len,
+		      int flags)
+{
+	int ret;
+
+	msg->msg_namelen = 0;
+	if (flags & MSG_OOB)
+		return -EOPNOTSUPP;
+	ret = l5_packet_recv(l5, msg, len, flags);
+	l5_wait_next(l5);
+	return ret;
 }

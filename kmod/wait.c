@@ -294,6 +294,79 @@ static void l5_spin_took(u64 start, long *timeo)
 }
 
 /**
+ * struct l5_turn_wait - the entry of a task that sleeps for a message
+ * @wait: in the socket's wait queue
+ * @l5: the socket
+ */
+struct l5_turn_wait {
+	struct wait_queue_entry wait;
+	struct l5_sock *l5;
+};
+
+/* With the lock of the wait queue held. */
+static int l5_turn_wake(struct wait_queue_entry *wait, unsigned int mode,
+			int sync, void *key)
+{
+	struct l5_sock *l5 = container_of(wait, struct l5_turn_wait, wait)->l5;
+	int ret;
+
+	if (l5->turn == L5_TURN_TAKEN)
+		return 0;
+	ret = woken_wake_function(wait, mode, sync, key);
+	if (ret && l5->turn == L5_TURN_ONE)
+		l5->turn = L5_TURN_TAKEN;
+	return ret;
+}
+
+/* Sleep for a message, as one of several that might take it. */
+static int l5_turn_sleep(struct l5_sock *l5, long *timeo)
+{
+	struct l5_turn_wait w = { .l5 = l5 };
+	int err;
+
+	init_waitqueue_func_entry(&w.wait, l5_turn_wake);
+	w.wait.private = current;
+	/*
+	 * BN, pairs with BO in l5_wait_next(): we are counted, then we look. A
+	 * task that takes a message finds us, or we find the message after it.
+	 */
+	atomic_inc(&l5->turns);
+	smp_mb__after_atomic();
+	err = l5_sleep_by(&w.wait, l5, timeo, l5_link_arm_rx,
+			  l5_rx_ready(l5, 0));
+	atomic_dec(&l5->turns);
+	return err;
+}
+
+static int l5_rx_sleep(struct l5_sock *l5, long *timeo, size_t seen)
+{
+	if (l5_packets(l5))
+		return l5_turn_sleep(l5, timeo);
+	return l5_sleep(l5, timeo, l5_link_arm_rx, l5_rx_ready(l5, seen));
+}
+
+/**
+ * l5_wait_next() - a call has received a message, or goes without: is there one
+ *	for another that sleeps?
+ * @l5: a socket of messages in state L5_RINGS
+ *
+ * A record wakes one of those. What came after it rang no bell, for only a
+ * sleeper has the word armed; and a task that was woken may leave by a signal.
+ *
+ * Context: process.
+ */
+void l5_wait_next(struct l5_sock *l5)
+{
+	/* BO, pairs with BN: what was taken, then the tasks that sleep */
+	smp_mb();
+	if (likely(!atomic_read(&l5->turns)))
+		return;
+	l5_link_arm_rx(l5);
+	if (l5_rx_ready(l5, 0))
+		l5_end_wake(l5);
+}
+
+/**
  * l5_wait_rx() - wait for more to read: spin, then sleep
  * @l5: a socket in state L5_RINGS
  * @timeo: jiffies, and what is left of them
@@ -318,13 +391,11 @@ int l5_wait_rx(struct l5_sock *l5, long *timeo, bool may_spin, size_t seen)
 	if (may_spin)
 		ns = l5_spin_most(l5_spin_time(l5, &adapt), *timeo);
 	if (!ns && !adapt)
-		return l5_sleep(l5, timeo, l5_link_arm_rx,
-				l5_rx_ready(l5, seen));
+		return l5_rx_sleep(l5, timeo, seen);
 	start = local_clock();
 	if (!ns || !l5_spin(l5, start, ns, adapt)) {
 		l5_spin_took(start, timeo);
-		err = l5_sleep(l5, timeo, l5_link_arm_rx,
-			       l5_rx_ready(l5, seen));
+		err = l5_rx_sleep(l5, timeo, seen);
 		l5_slept(l5, start);
 	}
 	if (adapt)

@@ -53,13 +53,20 @@ static inline long l5_time_left(unsigned long start, long timeo)
  * Return: 0, -EAGAIN after *timeo, or as sock_intr_errno().
  */
 #define l5_sleep(l5, timeo, arm, ready) ({				\
+	DEFINE_WAIT_FUNC(__entry, woken_wake_function);			\
+									\
+	l5_sleep_by(&__entry, l5, timeo, arm, ready);			\
+})
+
+/* The same by an entry for the wait queue that the caller has */
+#define l5_sleep_by(entry, l5, timeo, arm, ready) ({			\
+	struct wait_queue_entry *__wait = (entry);			\
 	struct l5_sock *__l5 = (l5);					\
 	long *__timeo = (timeo), __all = *__timeo;			\
 	unsigned long __start = jiffies;				\
-	DEFINE_WAIT_FUNC(__wait, woken_wake_function);			\
 	int __err = 0;							\
 									\
-	add_wait_queue(sk_sleep(&__l5->sk), &__wait);			\
+	add_wait_queue(sk_sleep(&__l5->sk), __wait);			\
 	while (!(ready)) {						\
 		arm(__l5);						\
 		if (ready)						\
@@ -71,10 +78,10 @@ static inline long l5_time_left(unsigned long start, long timeo)
 		if (__err)						\
 			break;						\
 		l5_count(__l5, L5_STAT_SLEEPS, 1);			\
-		wait_woken(&__wait, TASK_INTERRUPTIBLE, *__timeo);	\
+		wait_woken(__wait, TASK_INTERRUPTIBLE, *__timeo);	\
 		*__timeo = l5_time_left(__start, __all);		\
 	}								\
-	remove_wait_queue(sk_sleep(&__l5->sk), &__wait);		\
+	remove_wait_queue(sk_sleep(&__l5->sk), __wait);			\
 	__err;								\
 })
 
@@ -96,6 +103,7 @@ void l5_ring_owed(struct l5_sock *l5);
 int l5_again(struct l5_rounds *r, long *timeo);
 void l5_poll_spin(struct l5_sock *l5, struct file *file);
 void l5_poll_done(struct l5_sock *l5);
+void l5_wait_next(struct l5_sock *l5);
 int l5_wait_rx(struct l5_sock *l5, long *timeo, bool may_spin, size_t seen);
 
 #endif /* L5_WAIT_H */
