@@ -420,6 +420,8 @@ enum l5_region_op {
  * @lost: in: 0; out: l5_map_state.regions_lost before the call looked at the
  *	region
  * @flags: 0
+ *
+ * An error leaves it as it was.
  */
 struct l5_region_arg {
 	__u32 size;
