@@ -228,18 +228,23 @@ void l5_payer_put(struct l5_payer *p)
 static bool l5_grant(atomic_long_t *reserved, const unsigned long *max_kb,
 		     long pages)
 {
-	unsigned long max = READ_ONCE(*max_kb) >> (PAGE_SHIFT - 10);
+	long max = READ_ONCE(*max_kb) >> (PAGE_SHIFT - 10);
+	long old = atomic_long_read(reserved);
 
-	if (atomic_long_add_return(pages, reserved) <= (long)max)
-		return true;
-	atomic_long_sub(pages, reserved);
-	return false;
+	do {
+		if (old + pages > max)
+			return false;
+	} while (!atomic_long_try_cmpxchg(reserved, &old, old + pages));
+	return true;
 }
 
 /**
  * l5_reserve() - ask for more pages
  * @p: the payer
  * @pages: how many
+ *
+ * What is refused takes nothing from others, even for a moment: no account ever
+ * holds more than it may, and the user's own is asked first.
  *
  * Context: any.
  * Return: false if a limit does not allow it.
@@ -248,16 +253,16 @@ bool l5_reserve(const struct l5_payer *p, long pages)
 {
 	if (!pages)
 		return true;
-	if (!l5_grant(&p->acct->reserved, &p->acct->max_kb, pages))
-		return false;
 	if (p->user && !l5_grant(&p->user->reserved, &l5_user_max_kb, pages))
-		goto err_net;
+		return false;
+	if (!l5_grant(&p->acct->reserved, &p->acct->max_kb, pages))
+		goto err_user;
 	if (l5_grant(&l5_host_reserved, &l5_host_max_kb, pages))
 		return true;
+	atomic_long_sub(pages, &p->acct->reserved);
+err_user:
 	if (p->user)
 		atomic_long_sub(pages, &p->user->reserved);
-err_net:
-	atomic_long_sub(pages, &p->acct->reserved);
 	return false;
 }
 
