@@ -64,8 +64,8 @@
  *                             at once only by l5_rings_trylock()
  *   l5_end.fill_lock          (mutex) pages of a ring; the client's, then the
  *                             server's
- *   l5_region_side.lock       (mutex) the views that an end has of a region; a
- *                             fault there takes it. Never of both ends at once
+ *   l5_region.settle          (mutex) a region is taken from ends, by tasks of
+ *                             its maker's end and by works; no fault takes it
  *   i_mmap_rwsem of a view    its vmas
  *   lock_sock(l5_sock)        its SOL_SOCKET options
  *   lock_sock(bootstrap)      its own business; held where a client enters a
@@ -79,6 +79,7 @@
  *   l5_users_lock             (spin, bh) the table of users' accounts
  *   l5_conn.region_lock       (spin) the regions of both ends, in process
  *                             context only
+ *   l5_region.lock            (spin) the views of a region, as the one above
  *   l5_unread.lock            (mutex) only ever tried
  *   l5_revoke_jobs_lock       (spin) what work on revoked sockets has to do;
  *                             innermost, in process context only
@@ -323,7 +324,7 @@ struct l5_end {
 	struct list_head regions;
 	u32 nregions;
 	u32 last_region;
-	u32 regions_lost;
+	u64 regions_lost;
 	bool regions_over;
 	wait_queue_head_t lock_wait;
 	struct l5_prod prod ____cacheline_aligned_in_smp;

@@ -19,16 +19,20 @@
  * which get_user_pages() leaves alone; and then a page needs no reference for
  * each mapping, and is free as soon as both ends have lost it.
  *
- * No end waits for a process of the other one, but for a fault that it may be
- * in the middle of, and then in a way that hears signals, or in a work.
+ * No end waits for a process of the other one. A fault looks whether its end
+ * has lost the region, and fills in a page, under the spinlock of the page
+ * table; by that lock the table is emptied. There is no other lock that both
+ * take for longer than a list needs.
  */
 #include <linux/cred.h>
+#include <linux/file.h>
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
 
+#include "compat.h"
 #include "netns.h"
 #include "region.h"
 #include "state.h"
@@ -55,6 +59,14 @@ static int l5_region_lock_pages(struct l5_region *r)
 	return 0;
 }
 
+static void l5_region_unlock_pages(struct l5_region *r)
+{
+	if (!r->locked)
+		return;
+	atomic_long_sub(r->npages, &r->locked->locked_vm);
+	free_uid(r->locked);
+}
+
 /* Give back the first @n pages, and all that the region counts for. */
 static void l5_region_empty(struct l5_region *r, unsigned long n)
 {
@@ -64,10 +76,7 @@ static void l5_region_empty(struct l5_region *r, unsigned long n)
 	}
 	kvfree(r->pages);
 	r->pages = NULL;
-	if (r->locked) {
-		atomic_long_sub(r->npages, &r->locked->locked_vm);
-		free_uid(r->locked);
-	}
+	l5_region_unlock_pages(r);
 	l5_unreserve(&r->payer, r->npages);
 	l5_payer_put(&r->payer);
 }
@@ -84,49 +93,66 @@ void l5_region_put(struct l5_region *r)
 		kfree(r);
 }
 
-/* Take it from an end. Return: whether the end had it until now. */
-static bool l5_region_lose(struct l5_region *r, int end)
+/* The next view of an end that is to be emptied, with its file, or NULL. */
+static struct l5_region_view *l5_region_full(struct l5_region *r, int end)
 {
-	struct l5_region_side *s = &r->side[end];
-	struct l5_view *view;
-	bool had;
+	struct l5_region_view *v, *found = NULL;
 
-	lockdep_assert_held(&s->lock);
-	had = !s->lost;
-	s->lost = true;
-	if (had)
-		list_for_each_entry(view, &s->views, node)
-			l5_view_zap(view, 0, 0);
-	return had;
+	spin_lock(&r->lock);
+	list_for_each_entry(v, &r->views[end], view.node) {
+		if (v->emptied)
+			continue;
+		v->emptied = true;
+		/* one whose file is on its way to its release has no vma */
+		if (!l5_file_get(v->view.file))
+			continue;
+		found = v;
+		break;
+	}
+	spin_unlock(&r->lock);
+	return found;
+}
+
+/* Take it from an end that is to lose it. */
+static void l5_region_lose(struct l5_region *r, int end)
+{
+	struct l5_region_view *v;
+
+	lockdep_assert_held(&r->settle);
+	/*
+	 * BQ, pairs with BP in l5_region_set(): it is said to be lost, then
+	 * page tables are looked for. A fault that made one finds that it is
+	 * lost, or we find the table, and wait for the fault by its lock.
+	 */
+	smp_mb();
+	while ((v = l5_region_full(r, end))) {
+		l5_view_zap(&v->view, 0, 0);
+		fput(v->view.file);
+	}
+	r->lost |= BIT(end);
 }
 
 /*
- * Take the region from the ends that are to lose it. The last one that had it
- * has it emptied.
+ * Take the region from the ends that are to lose it. If none has it any more
+ * its memory is given back.
  *
- * Context: may sleep; takes the lock of each side in turn.
+ * Context: may sleep.
  * Return: 0, or -EINTR if the task is killed and @killable is set.
  */
 static int l5_region_settle(struct l5_region *r, bool killable)
 {
-	u32 losing = READ_ONCE(r->losing);
-	bool had;
 	int i;
 
-	for (i = 0; i < 2; i++) {
-		struct mutex *lock = &r->side[i].lock;
-
-		if (!(losing & BIT(i)))
-			continue;
-		if (!killable)
-			mutex_lock(lock);
-		else if (mutex_lock_killable(lock))
-			return -EINTR;
-		had = l5_region_lose(r, i);
-		mutex_unlock(lock);
-		if (had && atomic_dec_and_test(&r->keepers))
-			l5_region_empty(r, r->npages);
-	}
+	if (!killable)
+		mutex_lock(&r->settle);
+	else if (mutex_lock_killable(&r->settle))
+		return -EINTR;
+	for (i = 0; i < 2; i++)
+		if (READ_ONCE(r->losing) & ~r->lost & BIT(i))
+			l5_region_lose(r, i);
+	if (r->lost == 3 && r->pages)
+		l5_region_empty(r, r->npages);
+	mutex_unlock(&r->settle);
 	return 0;
 }
 
@@ -142,7 +168,7 @@ static void l5_region_work(struct work_struct *work)
 static void l5_region_settle_later(struct l5_region *r)
 {
 	refcount_inc(&r->ref);
-	/* it may wait for a process that lacks memory */
+	/* it may wait for a call of the maker's */
 	if (!queue_work(l5_drop_wq, &r->work))
 		l5_region_put(r);
 }
@@ -246,7 +272,9 @@ static int l5_region_fill(struct l5_region *r)
 	unsigned long n;
 	int err = -ENOMEM;
 
-	r->pages = kvcalloc(r->npages, sizeof(*r->pages), GFP_KERNEL_ACCOUNT);
+	/* no task is killed for want of it, as for pages */
+	r->pages = kvcalloc(r->npages, sizeof(*r->pages), GFP_KERNEL_ACCOUNT |
+			    __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
 	for (n = 0; r->pages && n < r->npages; n++) {
 		if (fatal_signal_pending(current)) {
 			err = -EINTR;
@@ -270,35 +298,35 @@ static struct l5_region *l5_region_alloc(struct l5_sock *l5,
 	struct l5_region *r;
 	int err, i;
 
-	r = kzalloc(sizeof(*r), GFP_KERNEL_ACCOUNT);
+	r = kzalloc(sizeof(*r), GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL);
 	if (!r)
 		return ERR_PTR(-ENOMEM);
 	refcount_set(&r->ref, 1);
 	r->maker = l5->end;
 	r->access = access;
 	r->npages = npages;
-	atomic_set(&r->keepers, 2);
+	mutex_init(&r->settle);
+	spin_lock_init(&r->lock);
 	INIT_WORK(&r->work, l5_region_work);
-	for (i = 0; i < 2; i++) {
-		mutex_init(&r->side[i].lock);
-		INIT_LIST_HEAD(&r->side[i].views);
-	}
+	for (i = 0; i < 2; i++)
+		INIT_LIST_HEAD(&r->views[i]);
 	err = l5_payer_get(&r->payer, l5->ln);
 	if (err)
 		goto err_free;
-	err = -EDQUOT;
-	if (!l5_reserve(&r->payer, npages))
-		goto err_payer;
+	/* the user's own limit first: what it refuses takes from nobody else */
 	err = l5_region_lock_pages(r);
 	if (err)
-		goto err_reserved;
+		goto err_payer;
+	err = -EDQUOT;
+	if (!l5_reserve(&r->payer, npages))
+		goto err_locked;
 	err = l5_region_fill(r);
 	if (err)
 		goto err_free;
 	return r;
 
-err_reserved:
-	l5_unreserve(&r->payer, npages);
+err_locked:
+	l5_region_unlock_pages(r);
 err_payer:
 	l5_payer_put(&r->payer);
 err_free:
@@ -307,9 +335,11 @@ err_free:
 }
 
 /*
- * A number that no region of this end had lately, at a place where none is. The
- * two ends have different ones. They come again after 2^31, and a process that
- * looks whether a region is there is not told of a younger one.
+ * A number that no region had before, at a place where none is. The two ends
+ * have different ones. A process that looks whether a region is there is never
+ * told of a younger one: an end has so many numbers, and no more.
+ *
+ * Return: 0 if all have been used.
  */
 static u32 l5_region_number(struct l5_conn *conn, int end)
 {
@@ -317,9 +347,10 @@ static u32 l5_region_number(struct l5_conn *conn, int end)
 	u32 number;
 
 	do {
+		if (e->last_region == U32_MAX / 2)
+			return 0;
 		number = 2 * ++e->last_region + end;
-	} while (number < 2 ||
-		 l5_region_made(conn, end, number, L5_REGION_PLACE));
+	} while (l5_region_made(conn, end, number, L5_REGION_PLACE));
 	return number;
 }
 
@@ -337,6 +368,10 @@ static int l5_region_add(struct l5_sock *l5, struct l5_region *r)
 		err = -ENOSPC;
 	} else {
 		r->number = l5_region_number(conn, l5->end);
+		if (!r->number)
+			err = -ENOSPC;
+	}
+	if (!err) {
 		refcount_inc(&r->ref);
 		list_add_tail(&r->node, &own->regions);
 		WRITE_ONCE(own->nregions, own->nregions + 1);
@@ -416,7 +451,7 @@ struct l5_region *l5_region_seek(struct l5_sock *l5, u32 number, u32 mask)
  *
  * Context: may sleep.
  * Return: 0, -ENOENT if it has made none of that number, or has ended it;
- * -EINTR if the task is killed while a process of the other end is in a fault.
+ * -EINTR if the task is killed while it waits for another that does the same.
  */
 int l5_region_take(struct l5_sock *l5, u32 number, bool both)
 {

@@ -4,20 +4,7 @@
 #define L5_KMOD_REGION_H
 
 #include "l5.h"
-
-/**
- * struct l5_region_side - what an end has of a region
- * @lock: see l5.h; guards the others
- * @lost: none of its processes is to have a page of it any more
- * @views: what they have mapped
- * @nviews: how many there are
- */
-struct l5_region_side {
-	struct mutex lock;
-	bool lost;
-	struct list_head views;
-	unsigned int nviews;
-};
+#include "view.h"
 
 /**
  * struct l5_region - memory that an end has made
@@ -31,9 +18,13 @@ struct l5_region_side {
  * @pages: its pages, NULL once both ends have lost it
  * @payer: pays for them
  * @locked: the user whose RLIMIT_MEMLOCK they count for, or NULL
- * @losing: bits of the ends that are to lose it, under l5_conn.region_lock
- * @keepers: ends that have not lost it
- * @side: of each end
+ * @losing: bits of the ends that are not to see it any more; changed under
+ *	l5_conn.region_lock
+ * @settle: see l5.h
+ * @lost: bits of the ends whose mappings are emptied, under @settle
+ * @lock: see l5.h; guards the next two
+ * @views: what processes of each end have mapped
+ * @nviews: how many there are
  * @work: takes it from the ends that are to lose it
  */
 struct l5_region {
@@ -47,9 +38,26 @@ struct l5_region {
 	struct l5_payer payer;
 	struct user_struct *locked;
 	u32 losing;
-	atomic_t keepers;
-	struct l5_region_side side[2];
+	struct mutex settle;
+	u32 lost;
+	spinlock_t lock;
+	struct list_head views[2];
+	unsigned int nviews[2];
 	struct work_struct work;
+};
+
+/**
+ * struct l5_region_view - one mapping of a region
+ * @view: its file, which owns this; in l5_region.views
+ * @region: the region, NULL if the mapping came to nothing
+ * @side: index of the end whose process it is
+ * @emptied: nothing of the region is left in it, or is about to be
+ */
+struct l5_region_view {
+	struct l5_view view;
+	struct l5_region *region;
+	int side;
+	bool emptied;
 };
 
 /* What an end may do with a region, L5_AREA_* */

@@ -3,10 +3,10 @@
  * AF_L5: what programs do with regions: L5_IOC_REGION, and mmap().
  *
  * Each mapping has a view of its own, and each end a list of its views by which
- * it can lose the region, see region.c. A fault fills in bare numbers of pages
- * under the lock of its end. A fault after that end has lost the region gets
- * memory that this one mapping has for itself, without any lock: nobody waits
- * for a process that is short of memory of its own.
+ * it can lose the region, see region.c. A fault fills in bare numbers of pages.
+ * A fault after its end has lost the region gets memory that this one mapping
+ * has for itself. All that a fault allocates it has before it takes a lock:
+ * nobody waits for a process that is short of memory, or of time.
  */
 #include <linux/fs.h>
 #include <linux/mm.h>
@@ -25,18 +25,6 @@
 
 /* Bytes that a fault fills in */
 #define L5_REGION_AROUND	(16 * PAGE_SIZE)
-
-/**
- * struct l5_region_view - one mapping of a region
- * @view: its file, which owns this; in l5_region_side.views
- * @region: the region, NULL if the mapping came to nothing
- * @side: index of the end whose process it is
- */
-struct l5_region_view {
-	struct l5_view view;
-	struct l5_region *region;
-	int side;
-};
 
 /* Tell the caller of a region. */
 static void l5_region_say(const struct l5_region *r, int end,
@@ -89,7 +77,8 @@ static int l5_region_get(struct l5_sock *l5, struct l5_region_arg *a)
 int l5_region_ioctl(struct l5_sock *l5, void __user *arg)
 {
 	struct l5_region_arg a;
-	u32 size, lost;
+	u64 lost;
+	u32 size;
 	int err;
 
 	BUILD_BUG_ON(sizeof(a) < L5_REGION_SIZE_VER0);
@@ -102,7 +91,7 @@ int l5_region_ioctl(struct l5_sock *l5, void __user *arg)
 	err = copy_struct_from_user(&a, sizeof(a), arg, size);
 	if (err)
 		return err;
-	if (a.offset || a.lost || a.flags ||
+	if (a.offset || a.lost || a.flags || a.reserved ||
 	    (a.op != L5_REGION_MAKE && (a.access || a.length)))
 		return -EINVAL;
 	if (!l5->conn->link->regions)
@@ -141,10 +130,10 @@ static int l5_region_release(struct inode *inode, struct file *file)
 	struct l5_region *r = v->region;
 
 	if (r) {
-		mutex_lock(&r->side[v->side].lock);
+		spin_lock(&r->lock);
 		list_del(&v->view.node);
-		r->side[v->side].nviews--;
-		mutex_unlock(&r->side[v->side].lock);
+		r->nviews[v->side]--;
+		spin_unlock(&r->lock);
 		l5_region_put(r);
 	}
 	l5_view_close(&v->view);
@@ -158,35 +147,59 @@ static const struct file_operations l5_region_fops = {
 	.llseek		= noop_llseek,
 };
 
+/**
+ * struct l5_region_fault - what a fault is to fill in
+ * @vma: the mapping
+ * @view: of the mapping
+ */
+struct l5_region_fault {
+	struct vm_area_struct *vma;
+	const struct l5_region_view *view;
+};
+
 /* Page of the region that a place of a mapping shows */
-static unsigned long l5_region_page(const struct l5_region_view *v,
-				    pgoff_t pgoff)
+static struct page *l5_region_page(const struct l5_region_fault *f,
+				   unsigned long addr)
 {
-	return pgoff - (l5_region_offset(v->region) >> PAGE_SHIFT);
+	const struct l5_region *r = f->view->region;
+
+	return r->pages[linear_page_index(f->vma, addr) -
+			(l5_region_offset(r) >> PAGE_SHIFT)];
 }
 
-/* Show what is around the place of a fault, which comes last. */
-static vm_fault_t l5_region_show(struct vm_fault *vmf,
-				 const struct l5_region_view *v)
+/* Fill in one place, with the spinlock of its page table held. */
+static int l5_region_set(pte_t *pte, unsigned long addr, void *data)
 {
-	struct page **pages = v->region->pages;
-	struct vm_area_struct *vma = vmf->vma;
-	unsigned long addr, end;
-	vm_fault_t ret;
+	const struct l5_region_fault *f = data;
+	struct vm_area_struct *vma = f->vma;
+	unsigned long pfn;
 
-	ret = l5_view_bare(vmf, pages[l5_region_page(v, vmf->pgoff)]);
-	if (ret != VM_FAULT_NOPAGE)
-		return ret;
+	/*
+	 * BP, pairs with BQ: the page table is there, then whether the region
+	 * is lost. If not, it has its pages for as long as we have the lock.
+	 */
+	smp_mb();
+	if (READ_ONCE(f->view->region->losing) & BIT(f->view->side))
+		return -ENOENT;
+	if (!pte_none(ptep_get(pte)))
+		return 0;
+	pfn = page_to_pfn(l5_region_page(f, addr));
+	set_pte_at(vma->vm_mm, addr, pte,
+		   pte_mkspecial(pfn_pte(pfn, vma->vm_page_prot)));
+	return 0;
+}
+
+/* Show what is around the place of a fault. Return: -ENOENT if it is lost. */
+static int l5_region_show(struct vm_fault *vmf, struct l5_region_view *v)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	struct l5_region_fault f = { .vma = vma, .view = v };
+	unsigned long addr, end;
+
 	addr = max(vma->vm_start, vmf->address & ~(L5_REGION_AROUND - 1));
 	end = min(vma->vm_end, (vmf->address | (L5_REGION_AROUND - 1)) + 1);
-	for (; addr < end && ret == VM_FAULT_NOPAGE; addr += PAGE_SIZE) {
-		unsigned long n;
-
-		n = l5_region_page(v, linear_page_index(vma, addr));
-		ret = vmf_insert_pfn(vma, addr, page_to_pfn(pages[n]));
-	}
-	/* the place itself is filled */
-	return VM_FAULT_NOPAGE;
+	return apply_to_page_range(vma->vm_mm, addr, end - addr, l5_region_set,
+				   &f);
 }
 
 /* Memory of the mapping's own, the same page at all places, by its first use */
@@ -210,19 +223,17 @@ static vm_fault_t l5_region_scratch(struct vm_fault *vmf,
 static vm_fault_t l5_region_fault(struct vm_fault *vmf)
 {
 	struct l5_region_view *v = vmf->vma->vm_file->private_data;
-	struct l5_region_side *s = &v->region->side[v->side];
-	vm_fault_t ret = 0;
-	bool lost;
 
-	/* a task that is killed sees no answer, nor tries again */
-	if (mutex_lock_killable(&s->lock))
+	if (l5_view_marked(vmf))
 		return VM_FAULT_SIGBUS;
-	lost = s->lost;
-	if (!lost)
-		ret = l5_region_show(vmf, v);
-	mutex_unlock(&s->lock);
-	/* nobody waits for a process that gets memory of its own */
-	return lost ? l5_region_scratch(vmf, v) : ret;
+	switch (l5_region_show(vmf, v)) {
+	case 0:
+		return VM_FAULT_NOPAGE;
+	case -ENOENT:
+		return l5_region_scratch(vmf, v);
+	default:
+		return VM_FAULT_OOM;
+	}
 }
 
 static const struct vm_operations_struct l5_region_vm_ops = {
@@ -234,7 +245,6 @@ static const struct vm_operations_struct l5_region_vm_ops = {
 /* A view of a region, whose reference goes to it, or an error. */
 static struct l5_region_view *l5_region_view(struct l5_region *r, int side)
 {
-	struct l5_region_side *s = &r->side[side];
 	struct l5_region_view *v;
 	int err;
 
@@ -246,21 +256,18 @@ static struct l5_region_view *l5_region_view(struct l5_region *r, int side)
 		kfree(v);
 		return ERR_PTR(err);
 	}
-	if (mutex_lock_killable(&s->lock)) {
-		fput(v->view.file);
-		return ERR_PTR(-EINTR);
-	}
-	if (s->lost)
+	spin_lock(&r->lock);
+	if (READ_ONCE(r->losing) & BIT(side))
 		err = -ENOENT;
-	else if (s->nviews >= L5_REGION_VIEWS)
+	else if (r->nviews[side] >= L5_REGION_VIEWS)
 		err = -ENOMEM;
 	if (!err) {
 		v->region = r;
 		v->side = side;
-		list_add(&v->view.node, &s->views);
-		s->nviews++;
+		list_add(&v->view.node, &r->views[side]);
+		r->nviews[side]++;
 	}
-	mutex_unlock(&s->lock);
+	spin_unlock(&r->lock);
 	if (err) {
 		fput(v->view.file);
 		return ERR_PTR(err);
@@ -296,7 +303,7 @@ static long l5_region_forbid(const struct vm_area_struct *vma,
  * Context: mmap_lock held for writing.
  * Return: 0, -ENOENT if there is no such region for this end, -EINVAL if it is
  * not as long, if no region can be there or without MAP_SHARED, -EACCES if this
- * end may not write to it or it is to be run, -ENOMEM, -EINTR if the task is killed.
+ * end may not write to it or it is to be run, -ENOMEM.
  */
 int l5_region_mmap(struct l5_sock *l5, struct vm_area_struct *vma)
 {

@@ -69,14 +69,17 @@ void l5_view_zap(struct l5_view *view, u64 from, u64 len)
 	unmap_mapping_range(&view->mapping, from, len, 1);
 }
 
-/*
+/**
+ * l5_view_marked() - is there a marker at the place of a fault, and no page?
+ * @vmf: the fault
+ *
  * A page is put only where nothing is. If there is another page, another thread
  * was quicker, and the access is simply tried again. But there may be a marker,
  * since userfaultfd's asynchronous write protection leaves markers in mappings
  * of all kinds (since 6.7, not in 7.2). The kernel comes here for a marker as
  * often as the access is tried again, and does not hear signals meanwhile.
  */
-static bool l5_view_marked(const struct vm_fault *vmf)
+bool l5_view_marked(const struct vm_fault *vmf)
 {
 	return vmf->flags & FAULT_FLAG_ORIG_PTE_VALID &&
 	       !pte_none(vmf->orig_pte);

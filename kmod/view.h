@@ -28,6 +28,7 @@ int l5_view_open(struct l5_view *view, const struct file_operations *fops,
 		 void *data);
 void l5_view_close(struct l5_view *view);
 void l5_view_zap(struct l5_view *view, u64 from, u64 len);
+bool l5_view_marked(const struct vm_fault *vmf);
 vm_fault_t l5_view_page(struct vm_fault *vmf, struct page *page);
 vm_fault_t l5_view_bare(struct vm_fault *vmf, struct page *page);
 vm_fault_t l5_view_scratch(struct l5_view *view, struct vm_fault *vmf,

@@ -341,7 +341,6 @@ struct l5_area {
  *	@tx_most was less, for a while
  * @regions_lost: counts regions that this end may not use any more. It changes
  *	before a region's pages are taken out of its mappings
- * @reserved: 0
  *
  * A receiver reads @flags before it finds the ring empty: records published
  * before the end come before the end. Once it has copied bytes, and before it
@@ -365,8 +364,7 @@ struct l5_map_state {
 	__aligned_u64 watch;
 	__u32 tx_most;
 	__u32 tx_refused;
-	__u32 regions_lost;
-	__u32 reserved;
+	__aligned_u64 regions_lost;
 };
 
 /* The size of the first version, which ends before @tx_most */
@@ -409,8 +407,8 @@ enum l5_region_op {
  * @size: in: bytes of this struct that the caller knows, at least
  *	L5_REGION_SIZE_VER0; more is fine if what the kernel does not know is 0
  * @op: in: an &enum l5_region_op
- * @index: in: the region's number, the same for both ends, and for very long
- *	no other region's; of L5_REGION_MAKE in: 0, out: the number
+ * @index: in: the region's number, the same for both ends, never 0 and never
+ *	another region's; of L5_REGION_MAKE in: 0, out: the number
  * @access: of L5_REGION_MAKE in: what the other end may do with the region:
  *	L5_AREA_READ, or that and L5_AREA_WRITE; of L5_REGION_GET in: 0, out:
  *	what this end may. Else 0
@@ -420,6 +418,7 @@ enum l5_region_op {
  * @lost: in: 0; out: l5_map_state.regions_lost before the call looked at the
  *	region
  * @flags: 0
+ * @reserved: 0
  *
  * An error leaves it as it was.
  */
@@ -430,11 +429,12 @@ struct l5_region_arg {
 	__u32 access;
 	__aligned_u64 length;
 	__aligned_u64 offset;
-	__u32 lost;
+	__aligned_u64 lost;
 	__u32 flags;
+	__u32 reserved;
 };
 
-#define L5_REGION_SIZE_VER0	40
+#define L5_REGION_SIZE_VER0	48
 
 /* Bytes of a region at most, and regions that an end may have at a time */
 #define L5_REGION_MAX		0x100000000ull

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -201,6 +202,22 @@ TEST_F_TIMEOUT(limit_region, cgroup, 240)
 		if (region_make(self->fd[0], 4 << 20, REGION_RW, &a))
 			_exit(3);
 		_exit(l5_number(CGROUP "/memory.current") < 4 << 20 ? 4 : 0);
+	}
+	EXPECT_EQ(0, l5_reap(pid));
+	/* there is not even memory for the list of its pages */
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		char most[32];
+
+		if (!cgroup_enter(CGROUP))
+			_exit(1);
+		snprintf(most, sizeof(most), "%lld", (200 << 10) +
+			 l5_number(CGROUP "/memory.current"));
+		if (!put_text(CGROUP "/memory.max", most))
+			_exit(1);
+		_exit(region_make(self->fd[0], 300 << 20, REGION_RW,
+				  &a) != -ENOMEM);
 	}
 	EXPECT_EQ(0, l5_reap(pid));
 	/* the region is the connection's, and charged as long as that is */

@@ -228,12 +228,13 @@ TEST_F(map_region, refused)
 		EXPECT_EQ(-EINVAL, region_make(fd, 1, odd[i], &a));
 	ASSERT_EQ(0, region_make(fd, LEN, REGION_RW, &made));
 	/* what means nothing is 0 */
-	for (i = 0; i < 6; i++) {
+	for (i = 0; i < 7; i++) {
 		a = (struct l5_region_arg){ .op = L5_REGION_GET,
 					    .index = made.index };
-		*(i == 0 ? &a.access : i == 1 ? &a.lost : i == 2 ? &a.flags :
-		  i == 3 ? (uint32_t *)&a.length :
-		  i == 4 ? (uint32_t *)&a.offset : &a.op) = 77;
+		*(i == 0 ? &a.access : i == 1 ? &a.reserved :
+		  i == 2 ? &a.flags : i == 3 ? (uint32_t *)&a.length :
+		  i == 4 ? (uint32_t *)&a.offset :
+		  i == 5 ? (uint32_t *)&a.lost : &a.op) = 77;
 		EXPECT_EQ(-EINVAL, region_call(fd, &a)) {
 			TH_LOG("%d", i);
 		}

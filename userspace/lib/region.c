@@ -30,7 +30,7 @@ struct l5_region {
 	void *mem;
 	size_t len;
 	uint32_t number;
-	uint32_t lost;
+	uint64_t lost;
 	uint32_t life;
 	bool write;
 };
