@@ -4,7 +4,9 @@
 #define L5_REGIONS_H
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
@@ -50,6 +52,17 @@ static inline void *region_map(int fd, const struct l5_region_arg *a, int prot)
 	void *p = mmap(NULL, a->length, prot, MAP_SHARED, fd, a->offset);
 
 	return p == MAP_FAILED ? NULL : p;
+}
+
+/* Is each byte of some memory the same? */
+static inline bool all_are(const uint8_t *p, size_t len, int c)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		if (p[i] != c)
+			return false;
+	return true;
 }
 
 #endif /* L5_REGIONS_H */

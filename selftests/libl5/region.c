@@ -15,21 +15,12 @@
 #include "kselftest_harness.h"
 #include "ends.h"
 #include "libl5_pair.h"
+#include "regions.h"
 
 #define PAGE		4096u
 #define LEN		(21 * PAGE)
 
 LIBL5_FIXTURE(libl5_region)
-
-static bool all_are(const uint8_t *p, size_t len, int c)
-{
-	size_t i;
-
-	for (i = 0; i < len; i++)
-		if (p[i] != c)
-			return false;
-	return true;
-}
 
 static int check_error(struct l5_region *r)
 {

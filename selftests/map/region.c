@@ -83,16 +83,6 @@ static void both_close(struct both *b)
 	munmap(b->p[1], b->a.length);
 }
 
-static bool all_are(const uint8_t *p, size_t len, int c)
-{
-	size_t i;
-
-	for (i = 0; i < len; i++)
-		if (p[i] != c)
-			return false;
-	return true;
-}
-
 /* Each byte of a region is the same memory at both ends, whoever made it. */
 TEST_F_TIMEOUT(map_region, both_have_it, 120)
 {
