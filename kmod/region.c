@@ -188,7 +188,8 @@ static void l5_region_tell(struct l5_conn *conn, int end)
 		WRITE_ONCE(state->regions_lost, e->regions_lost);
 	/*
 	 * BL, pairs with BM in a process that has used the region: the word,
-	 * then the pages are taken. A process that saw other memory sees it.
+	 * then faults show other memory, and pages are taken. A process that
+	 * saw other memory sees the word.
 	 */
 	smp_mb();
 }
@@ -220,10 +221,11 @@ static bool l5_region_losing(struct l5_conn *conn, struct l5_region *r,
 	int i;
 
 	lockdep_assert_held(&conn->region_lock);
-	WRITE_ONCE(r->losing, r->losing | ends);
 	for (i = 0; i < 2; i++)
 		if (fresh & BIT(i))
 			l5_region_tell(conn, i);
+	/* only now: a fault that finds it so shows other memory at once */
+	WRITE_ONCE(r->losing, r->losing | ends);
 	return fresh;
 }
 
