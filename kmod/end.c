@@ -14,10 +14,11 @@
 #include "netns.h"
 
 /*
- * The same, but only one of the tasks that wait for a message: each message is
- * one task's, and the task that takes it sees to the next, see l5_wait_next().
- * Their entries ask @turn whether they are meant. An exclusive wake-up would
- * count others, too, that wait for something else.
+ * Wake the tasks that wait for anything of a socket, but only one of those that
+ * wait for a message: each message is one task's, and the task that takes it
+ * sees to the next, see l5_wait_next(). Their entries ask @turn whether they
+ * are meant. An exclusive wake-up would count others, too, that wait for
+ * something else.
  */
 static void l5_wake_turn(struct l5_sock *l5, struct wait_queue_head *head)
 {

@@ -206,18 +206,9 @@ static int l5_region_show(struct vm_fault *vmf, struct l5_region_view *v)
 static vm_fault_t l5_region_scratch(struct vm_fault *vmf,
 				    struct l5_region_view *v)
 {
-	struct page *page = READ_ONCE(v->view.scratch[0]);
+	struct page *page = l5_view_own(&v->view, 0);
 
-	if (!page) {
-		page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
-		if (!page)
-			return VM_FAULT_OOM;
-		if (cmpxchg(&v->view.scratch[0], NULL, page)) {
-			put_page(page);
-			page = READ_ONCE(v->view.scratch[0]);
-		}
-	}
-	return l5_view_bare(vmf, page);
+	return page ? l5_view_bare(vmf, page) : VM_FAULT_OOM;
 }
 
 static vm_fault_t l5_region_fault(struct vm_fault *vmf)

@@ -117,6 +117,29 @@ vm_fault_t l5_view_bare(struct vm_fault *vmf, struct page *page)
 }
 
 /**
+ * l5_view_own() - a page that a view has for itself
+ * @view: the view
+ * @which: which one, less than L5_SCRATCH_PAGES
+ *
+ * Context: may sleep; needs no lock.
+ * Return: the page, of zeros when it was first asked for, or NULL.
+ */
+struct page *l5_view_own(struct l5_view *view, unsigned int which)
+{
+	struct page *page = READ_ONCE(view->scratch[which]), *was;
+
+	if (page)
+		return page;
+	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!page)
+		return NULL;
+	was = cmpxchg(&view->scratch[which], NULL, page);
+	if (was)
+		put_page(page);
+	return was ?: page;
+}
+
+/**
  * l5_view_scratch() - answer a fault with a page of no meaning
  * @view: the view
  * @vmf: the fault
@@ -129,12 +152,9 @@ vm_fault_t l5_view_bare(struct vm_fault *vmf, struct page *page)
 vm_fault_t l5_view_scratch(struct l5_view *view, struct vm_fault *vmf,
 			   unsigned int which)
 {
-	if (!view->scratch[which])
-		view->scratch[which] = alloc_page(GFP_KERNEL_ACCOUNT |
-						  __GFP_ZERO);
-	if (!view->scratch[which])
-		return VM_FAULT_OOM;
-	return l5_view_page(vmf, view->scratch[which]);
+	struct page *page = l5_view_own(view, which);
+
+	return page ? l5_view_page(vmf, page) : VM_FAULT_OOM;
 }
 
 /**

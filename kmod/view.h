@@ -31,6 +31,7 @@ void l5_view_zap(struct l5_view *view, u64 from, u64 len);
 bool l5_view_marked(const struct vm_fault *vmf);
 vm_fault_t l5_view_page(struct vm_fault *vmf, struct page *page);
 vm_fault_t l5_view_bare(struct vm_fault *vmf, struct page *page);
+struct page *l5_view_own(struct l5_view *view, unsigned int which);
 vm_fault_t l5_view_scratch(struct l5_view *view, struct vm_fault *vmf,
 			   unsigned int which);
 void l5_map_place(struct vm_area_struct *vma, struct l5_view *view,
